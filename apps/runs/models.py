@@ -1,0 +1,205 @@
+"""What happened: runs, their steps, every attempt, and the events that tell it (BEHAVIOUR 10)."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from apps.accounts.models import Team
+from apps.workflows.models import Workflow
+from engine.ids import uuid7
+
+
+class Worker(models.Model):
+    """A process that works for the platform: who it is and when it was last heard of."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    role = models.CharField(max_length=16, help_text="web, worker (the supervisor) or scheduler.")
+    host = models.CharField(max_length=120, help_text="The boot's own id and the host name.")
+    pid = models.PositiveIntegerField()
+    release = models.CharField(max_length=64)
+    slots = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+    stopped_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.pid} on {self.host}"
+
+
+class Run(models.Model):
+    """One execution of a plan for one group, started by one trigger."""
+
+    class Status(models.TextChoices):
+        QUEUED = "queued"
+        RUNNING = "running"
+        WAITING = "waiting"
+        NEEDS_ATTENTION = "needs_attention"
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    class Scope(models.TextChoices):
+        RUN = "run"
+        STEP = "step"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="runs")
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="runs")
+    scope = models.CharField(max_length=4, choices=Scope.choices, default=Scope.RUN)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
+    reason = models.TextField(blank=True, help_text="Why it is not running, or why it ended as it did.")
+    reason_code = models.CharField(max_length=32, blank=True)
+    entry_path = models.CharField(max_length=10)
+    trigger_name = models.CharField(max_length=120, blank=True)
+    delivery_id = models.UUIDField(null=True, db_index=True, help_text="A row of webhooks, which lies above.")
+    group = models.CharField(max_length=64)
+    group_values = models.JSONField(
+        default=dict, help_text="The group's resolved variables, pinned at the start."
+    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    initiator = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    initiated_by = models.CharField(max_length=200, help_text="Who or what started it, as audit text.")
+    plan_revision = models.PositiveIntegerField(help_text="The revision that was live when the run was made.")
+    rerun_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="reruns")
+    rerun_from = models.CharField(max_length=64, blank=True, help_text="The step a rerun starts from.")
+    only_step = models.CharField(max_length=64, blank=True, help_text="The step of a run of scope step.")
+    session_id = models.UUIDField(null=True, help_text="The run's tool session.")
+    queued_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_by = models.CharField(max_length=200, blank=True)
+    may_still_run = models.BooleanField(
+        default=False, help_text="The old process tree was not seen to be gone."
+    )
+    artifacts_expired = models.BooleanField(default=False)
+    last_seq = models.PositiveBigIntegerField(default=0, help_text="The last event's sequence number.")
+    # The lease: who may write for this run. A writer compares the fence, never only the name.
+    lease_worker = models.ForeignKey(Worker, on_delete=models.SET_NULL, null=True, related_name="leases")
+    lease_pid = models.PositiveIntegerField(null=True)
+    lease_until = models.DateTimeField(null=True)
+    fence = models.PositiveBigIntegerField(default=0)
+    enqueued_at = models.DateTimeField(null=True, help_text="When the queue last got its id.")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["workflow", "-queued_at"]),
+            models.Index(fields=["team", "status", "-queued_at"]),
+            models.Index(fields=["status", "queued_at"]),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class RunInput(models.Model):
+    """What the caller gave: kept once, encrypted (JSON of parameters, variables, route_selections, human_inputs)."""
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="input")
+    ciphertext = models.BinaryField()
+    key_id = models.CharField(max_length=16)
+
+    def __str__(self) -> str:
+        return f"input of {self.run_id}"
+
+
+class StepRun(models.Model):
+    """One step inside one run."""
+
+    class Status(models.TextChoices):
+        PENDING = "pending"
+        RUNNING = "running"
+        WAITING = "waiting"
+        SKIPPED = "skipped"
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+        NEEDS_ATTENTION = "needs_attention"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    step_id = models.CharField(max_length=64)
+    kind = models.CharField(max_length=20)
+    title = models.CharField(max_length=200)
+    position = models.PositiveIntegerField()
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING)
+    reason = models.TextField(blank=True)
+    decision = models.JSONField(
+        null=True, help_text="Of a branch: the route, and where the decision came from."
+    )
+    reused_from = models.UUIDField(
+        null=True, help_text="The attempt of the earlier run whose outputs were copied in."
+    )
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["position"]
+        constraints = [models.UniqueConstraint(fields=["run", "step_id"], name="one_step_run_a_step")]
+
+    def __str__(self) -> str:
+        return self.step_id
+
+
+class Attempt(models.Model):
+    """One try of a step. Numbered, never overwritten."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    step_run = models.ForeignKey(StepRun, on_delete=models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    plan_revision = models.PositiveIntegerField()
+    outcome = models.CharField(
+        max_length=20, blank=True, help_text="Empty while it runs; BEHAVIOUR 5's words after."
+    )
+    reason = models.CharField(max_length=64, blank=True, help_text="The reason below the outcome.")
+    detail = models.TextField(blank=True, help_text="For people: what happened and what to do. Masked.")
+    exit_code = models.IntegerField(null=True)
+    contract = models.JSONField(null=True, help_text="The resolved contract, without any secret value.")
+    policy = models.JSONField(null=True, help_text="What the sandbox let it touch.")
+    fingerprint = models.CharField(max_length=64, blank=True)
+    inputs_digest = models.CharField(max_length=64, blank=True)
+    code_digest = models.CharField(max_length=64, blank=True)
+    code_digest_end = models.CharField(max_length=64, blank=True)
+    findings = models.JSONField(default=list, help_text="What preflight found, advice too.")
+    validation = models.JSONField(null=True)
+    claims = models.JSONField(
+        default=dict, help_text="What the script said of itself: refusal, concerns, exception."
+    )
+    seal = models.JSONField(null=True, help_text="Of the log: lines, bytes, sha256, produced and kept.")
+    host = models.CharField(max_length=120, blank=True)
+    pid = models.PositiveIntegerField(null=True, help_text="The sandbox's outermost process.")
+    pid_started = models.CharField(
+        max_length=32, blank=True, help_text="Its start time in clock ticks: a pid alone can be reused."
+    )
+    session_id = models.UUIDField(null=True)
+    queued_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["step_run", "number"], name="one_attempt_a_number")]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number}: {self.outcome or 'running'}"
+
+
+class RunEvent(models.Model):
+    """What changed, committed with the change. `seq` counts without gaps within a run."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    team_id = models.UUIDField()
+    seq = models.PositiveBigIntegerField()
+    kind = models.CharField(max_length=32)
+    at = models.DateTimeField()
+    ids = models.JSONField(default=dict)
+    data = models.JSONField(default=dict, help_text="At most 4 KB, never a secret.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_a_sequence_number")]
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.kind}"

@@ -1,0 +1,23 @@
+#!/usr/bin/env python3
+"""Pulse's command line: `manage.py up` starts the product, `manage.py help` lists the rest."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    # platform/ is a source root, not a package: a package of that name would shadow the standard library's module.
+    sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Assembles the product: the only code that knows every app."""
