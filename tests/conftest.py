@@ -15,6 +15,6 @@ import pytest
 def data_root() -> Iterator[Path]:
     """A data folder below which the dropped runner uid can be let in (pytest's own folders are 0700)."""
     root = Path(tempfile.mkdtemp(prefix="pulse-data-"))
-    os.chmod(root, 0o711)  # noqa: S103
+    os.chmod(root, 0o711)
     yield root
     shutil.rmtree(root, ignore_errors=True)
