@@ -4,9 +4,9 @@ BIN := $(VENV)/bin
 
 .PHONY: up test lint bench
 
-$(VENV)/installed: requirements/dev.lock
+$(VENV)/installed: lock/dev.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --require-hashes -r requirements/dev.lock
+	$(BIN)/pip install -q --require-hashes -r lock/dev.lock
 	touch $@
 
 lint: $(VENV)/installed
