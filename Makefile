@@ -1,21 +1,26 @@
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
+BIN := .venv/bin
 
 .PHONY: up test lint bench
 
-$(VENV)/installed: lock/dev.lock
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --require-hashes -r lock/dev.lock
-	touch $@
+up:
+	@$(PYTHON) platform/config/bootstrap.py run
+	@exec $(BIN)/python manage.py up --demo
 
-lint: $(VENV)/installed
+test:
+	@$(PYTHON) platform/config/bootstrap.py test
+	@$(BIN)/python -m tests
+
+lint:
+	@$(PYTHON) platform/config/bootstrap.py test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=.:platform $(BIN)/lint-imports
+	find templates -name '*.html' -exec $(BIN)/djade --target-version 5.2 --check {} +
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
-test: $(VENV)/installed
-	$(BIN)/python -m pytest
+bench:
+	@$(PYTHON) platform/config/bootstrap.py test
+	@$(BIN)/python -m tests.bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -137,6 +138,8 @@ CHANNEL_LAYERS = {
     if REDIS_URL
     else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 }
+# The queue has no time-out on purpose: our lease decides (docs/decisions/0003-queue.md).
+warnings.filterwarnings("ignore", message="Retry and timeout are misconfigured")
 Q_CLUSTER = {
     "name": "pulse",
     "workers": PULSE_RUN_SLOTS or 4,
