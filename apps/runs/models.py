@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Self
+
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.db import models
 
-from apps.accounts.models import Team
+from apps.accounts.models import Team, User
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
+
+
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    def heard_since(self, moment: datetime) -> Self:
+        """Those that are not stopped and whose heartbeat is not older than `moment`."""
+        return self.filter(stopped_at=None, heartbeat_at__gte=moment)
 
 
 class Worker(models.Model):
@@ -17,14 +27,51 @@ class Worker(models.Model):
     role = models.CharField(max_length=16, help_text="web, worker (the supervisor) or scheduler.")
     host = models.CharField(max_length=120, help_text="The boot's own id and the host name.")
     pid = models.PositiveIntegerField()
+    pid_started = models.CharField(max_length=32, blank=True, help_text="In clock ticks: a pid alone can be reused.")
     release = models.CharField(max_length=64)
-    slots = models.PositiveIntegerField(default=0)
+    slots = models.PositiveIntegerField(default=0, help_text="Runs it can advance at once; 0 when it takes none.")
+    refusal = models.TextField(blank=True, help_text="Why it starts no step: what the host lacks.")
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
+    stopping_at = models.DateTimeField(null=True, help_text="A planned stop: it takes no run any more.")
+    cut_at = models.DateTimeField(null=True, help_text="The drain is over: what still runs is ended.")
     stopped_at = models.DateTimeField(null=True)
+
+    objects = WorkerQuerySet.as_manager()
 
     def __str__(self) -> str:
         return f"{self.role} {self.pid} on {self.host}"
+
+
+class Leader(models.Model):
+    """Who does what only one process should do. Its duties are safe to do twice: the row only spares work."""
+
+    name = models.CharField(max_length=16, primary_key=True)
+    worker = models.ForeignKey(Worker, on_delete=models.SET_NULL, null=True)
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def for_user(self, user: User | AnonymousUser) -> Self:
+        """The runs of the teams the user is an active member of."""
+        if not isinstance(user, User) or not user.is_active:
+            return self.none()
+        return self.filter(team__memberships__user=user)
+
+    def unfinished(self) -> Self:
+        return self.exclude(status__in=Run.TERMINAL)
+
+    def running(self) -> Self:
+        return self.filter(status=Run.Status.RUNNING)
+
+    def waiting_for_slot(self) -> Self:
+        return self.filter(status=Run.Status.QUEUED, reason_code=Run.NO_SLOT)
+
+    def newest_first(self) -> Self:
+        return self.order_by("-queued_at", "-id")
 
 
 class Run(models.Model):
@@ -43,6 +90,9 @@ class Run(models.Model):
         RUN = "run"
         STEP = "step"
 
+    TERMINAL = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+    NO_SLOT = "slot"  # the reason_code of a queued run that waits for a slot of its workflow
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="runs")
     workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="runs")
@@ -54,13 +104,9 @@ class Run(models.Model):
     trigger_name = models.CharField(max_length=120, blank=True)
     delivery_id = models.UUIDField(null=True, db_index=True, help_text="A row of webhooks, which lies above.")
     group = models.CharField(max_length=64)
-    group_values = models.JSONField(
-        default=dict, help_text="The group's resolved variables, pinned at the start."
-    )
+    group_values = models.JSONField(default=dict, help_text="The group's resolved variables, pinned at the start.")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    initiator = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
-    )
+    initiator = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     initiated_by = models.CharField(max_length=200, help_text="Who or what started it, as audit text.")
     plan_revision = models.PositiveIntegerField(help_text="The revision that was live when the run was made.")
     rerun_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="reruns")
@@ -72,20 +118,26 @@ class Run(models.Model):
     finished_at = models.DateTimeField(null=True)
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=200, blank=True)
-    may_still_run = models.BooleanField(
-        default=False, help_text="The old process tree was not seen to be gone."
-    )
+    may_still_run = models.BooleanField(default=False, help_text="The old process tree was not seen to be gone.")
     artifacts_expired = models.BooleanField(default=False)
     last_seq = models.PositiveBigIntegerField(default=0, help_text="The last event's sequence number.")
     # The lease: who may write for this run. A writer compares the fence, never only the name.
     lease_worker = models.ForeignKey(Worker, on_delete=models.SET_NULL, null=True, related_name="leases")
     lease_pid = models.PositiveIntegerField(null=True)
+    lease_pid_started = models.CharField(max_length=32, blank=True)
+    lease_beat = models.PositiveBigIntegerField(
+        default=0, help_text="Raised by each renewal: a reaper watches it by its own clock, not by the wall's."
+    )
     lease_until = models.DateTimeField(null=True)
     fence = models.PositiveBigIntegerField(default=0)
     enqueued_at = models.DateTimeField(null=True, help_text="When the queue last got its id.")
+    alerted_at = models.DateTimeField(null=True, help_text="When it was reported as older than a run should be.")
+
+    objects = RunQuerySet.as_manager()
 
     class Meta:
         indexes = [
+            models.Index(fields=["workflow", "status", "queued_at"]),
             models.Index(fields=["workflow", "-queued_at"]),
             models.Index(fields=["team", "status", "-queued_at"]),
             models.Index(fields=["status", "queued_at"]),
@@ -104,6 +156,22 @@ class RunInput(models.Model):
 
     def __str__(self) -> str:
         return f"input of {self.run_id}"
+
+
+class StartKey(models.Model):
+    """An `Idempotency-Key` of the API: the same key with the same body names the same run."""
+
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=200)
+    body_sha256 = models.CharField(max_length=64)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="+")
+    made_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["workflow", "key"], name="one_run_an_idempotency_key")]
+
+    def __str__(self) -> str:
+        return self.key
 
 
 class StepRun(models.Model):
@@ -127,11 +195,10 @@ class StepRun(models.Model):
     position = models.PositiveIntegerField()
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING)
     reason = models.TextField(blank=True)
-    decision = models.JSONField(
-        null=True, help_text="Of a branch: the route, and where the decision came from."
-    )
-    reused_from = models.UUIDField(
-        null=True, help_text="The attempt of the earlier run whose outputs were copied in."
+    decision = models.JSONField(null=True, help_text="Of a branch: the route, and where the decision came from.")
+    reused_from = models.UUIDField(null=True, help_text="The attempt of the earlier run whose outputs were copied in.")
+    reused_files = models.JSONField(
+        null=True, help_text="Of a reused step: what was copied in, as {path, bytes, sha256}; null until it was."
     )
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -151,9 +218,7 @@ class Attempt(models.Model):
     step_run = models.ForeignKey(StepRun, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
     plan_revision = models.PositiveIntegerField()
-    outcome = models.CharField(
-        max_length=20, blank=True, help_text="Empty while it runs; BEHAVIOUR 5's words after."
-    )
+    outcome = models.CharField(max_length=20, blank=True, help_text="Empty while it runs; BEHAVIOUR 5's words after.")
     reason = models.CharField(max_length=64, blank=True, help_text="The reason below the outcome.")
     detail = models.TextField(blank=True, help_text="For people: what happened and what to do. Masked.")
     exit_code = models.IntegerField(null=True)
@@ -165,9 +230,7 @@ class Attempt(models.Model):
     code_digest_end = models.CharField(max_length=64, blank=True)
     findings = models.JSONField(default=list, help_text="What preflight found, advice too.")
     validation = models.JSONField(null=True)
-    claims = models.JSONField(
-        default=dict, help_text="What the script said of itself: refusal, concerns, exception."
-    )
+    claims = models.JSONField(default=dict, help_text="What the script said of itself: refusal, concerns, exception.")
     seal = models.JSONField(null=True, help_text="Of the log: lines, bytes, sha256, produced and kept.")
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, help_text="The sandbox's outermost process.")

@@ -1,0 +1,95 @@
+"""How a process notices that something was committed: a poll of SQLite's data version, or PostgreSQL's LISTEN.
+
+On SQLite with immediate transactions event ids are in commit order, so `id > last` misses nothing. On PostgreSQL
+they are not: there the notification, sent by the transaction itself, names the run and the team.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from django.db import connection, connections
+
+from apps.runs.models import RunEvent
+
+CHANNEL = "pulse_events"
+POLL_S = 0.01
+
+
+@dataclass
+class News:
+    """What changed. `anything` is true when some commit happened, of whatever kind."""
+
+    runs: set[uuid.UUID] = field(default_factory=set)
+    teams: set[uuid.UUID] = field(default_factory=set)
+    anything: bool = False
+
+
+class Source(Protocol):
+    def wait(self, seconds: float) -> News:
+        """Returns at the first commit, or empty-handed after `seconds`."""
+
+
+class DataVersion:
+    """SQLite: `PRAGMA data_version` changes when another connection has committed."""
+
+    def __init__(self) -> None:
+        self._version = self._read()
+        self._last = RunEvent.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+
+    def wait(self, seconds: float) -> News:
+        deadline = time.monotonic() + seconds
+        while (version := self._read()) == self._version:
+            if time.monotonic() >= deadline:
+                return News()
+            time.sleep(POLL_S)
+        self._version = version
+        news = News(anything=True)
+        for key, run, team in RunEvent.objects.filter(pk__gt=self._last).values_list("pk", "run_id", "team_id"):
+            news.runs.add(run)
+            news.teams.add(team)
+            self._last = max(self._last, key)
+        return news
+
+    def _read(self) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA data_version")
+            return int(cursor.fetchone()[0])
+
+
+class Notifications:
+    """PostgreSQL: a connection of its own that listens; each payload is `<run> <team>`."""
+
+    def __init__(self) -> None:
+        self._wrapper = connections.create_connection("default")
+        self._wrapper.ensure_connection()
+        self._wrapper.connection.execute(f"LISTEN {CHANNEL}")
+
+    def wait(self, seconds: float) -> News:
+        news = News()
+        for note in self._wrapper.connection.notifies(timeout=seconds, stop_after=1):
+            self._take(news, note.payload)
+        for note in self._wrapper.connection.notifies(timeout=0):
+            self._take(news, note.payload)
+        return news
+
+    @staticmethod
+    def _take(news: News, payload: str) -> None:
+        run, team = payload.split()
+        news.runs.add(uuid.UUID(run))
+        news.teams.add(uuid.UUID(team))
+        news.anything = True
+
+
+def announce(run_id: uuid.UUID, team_id: uuid.UUID) -> None:
+    """Tells listeners of an event row; to be called in the transaction that writes it. Nothing to do on SQLite."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{run_id} {team_id}"])
+
+
+def make() -> Source:
+    return Notifications() if connection.vendor == "postgresql" else DataVersion()
