@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Self
+from uuid import UUID
+
 from django.conf import settings
 from django.db import models
 
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
+
+
+class ToolSessionQuerySet(models.QuerySet["ToolSession"]):
+    def live(self) -> Self:
+        return self.filter(state=ToolSession.State.LIVE)
+
+    def not_ended(self) -> Self:
+        return self.exclude(state=ToolSession.State.ENDED)
+
+    def of_run(self, run_id: UUID) -> Self:
+        """The run's own session and everything that works below it."""
+        return self.filter(run_id=run_id)
+
+    def for_team(self, team_id: UUID) -> Self:
+        return self.filter(workflow__team_id=team_id)
+
+    def unsealed(self) -> Self:
+        return self.filter(state=ToolSession.State.ENDED, seal=None)
 
 
 class ToolSession(models.Model):
@@ -45,9 +66,18 @@ class ToolSession(models.Model):
     opened_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=64, blank=True)
+    epoch = models.PositiveBigIntegerField(default=0, help_text="Raised by each change of this session.")
+
+    objects = ToolSessionQuerySet.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["workflow", "state"]), models.Index(fields=["state", "-opened_at"])]
+        constraints = [
+            models.UniqueConstraint(fields=["run_id"], condition=models.Q(kind="run"), name="one_run_session_a_run"),
+            models.UniqueConstraint(
+                fields=["attempt_id"], condition=models.Q(kind="step"), name="one_step_session_an_attempt"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -56,7 +86,7 @@ class ToolSession(models.Model):
 class ToolCall(models.Model):
     """A row of the ledger: one use of a tool, chained to the row before it by an HMAC."""
 
-    id = models.UUIDField(primary_key=True, help_text="The call id, made by the client: the mutation id.")
+    call_id = models.UUIDField(db_index=True, help_text="Made by the client: the mutation id.")
     session = models.ForeignKey(ToolSession, on_delete=models.CASCADE, related_name="calls")
     authority = models.ForeignKey(ToolSession, on_delete=models.CASCADE, related_name="authorised_calls")
     workflow_id = models.UUIDField()
@@ -67,13 +97,11 @@ class ToolCall(models.Model):
     tool = models.CharField(max_length=64)
     argument_digest = models.CharField(max_length=64)
     verdict = models.CharField(max_length=32, help_text="allowed, or the code of the refusal.")
-    outcome = models.CharField(
-        max_length=16, help_text="succeeded, failed, not_sent, refused, applied, unknown."
-    )
+    outcome = models.CharField(max_length=16, help_text="succeeded, failed, not_sent, refused, applied, unknown.")
     error_code = models.CharField(max_length=32, blank=True)
     started_at = models.DateTimeField()
     duration_us = models.PositiveBigIntegerField()
-    previous_hmac = models.CharField(max_length=64)
+    previous_hmac = models.CharField(max_length=64, blank=True, help_text="Empty in the first row.")
     hmac = models.CharField(max_length=64)
 
     class Meta:
@@ -90,12 +118,11 @@ class ToolCall(models.Model):
 class LedgerSeal(models.Model):
     """Closes the chain of one session: how many rows there are and the last one's HMAC."""
 
-    session = models.OneToOneField(
-        ToolSession, on_delete=models.CASCADE, primary_key=True, related_name="seal"
-    )
+    session = models.OneToOneField(ToolSession, on_delete=models.CASCADE, primary_key=True, related_name="seal")
     rows = models.PositiveIntegerField()
-    last_hmac = models.CharField(max_length=64)
+    last_hmac = models.CharField(max_length=64, blank=True)
     sealed_at = models.DateTimeField()
+    hmac = models.CharField(max_length=64, help_text="Covers the count and the last HMAC.")
 
     def __str__(self) -> str:
         return f"{self.rows} rows"
@@ -145,4 +172,7 @@ class OwnershipDiagnostic(models.Model):
     at = models.DateTimeField(db_index=True)
 
     def __str__(self) -> str:
-        return f"{self.tool}: {self.reason}"
+        return (
+            f'[TOOL_OWNERSHIP] rejected {self.tool}: caller="{self.caller}" tool_session="{self.tool_session}"'
+            f' authority="{self.authority}" caller_parent="{self.caller_parent}" reason="{self.reason}"'
+        )

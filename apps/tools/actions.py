@@ -1,0 +1,204 @@
+"""Every write to sessions. Each is called inside the caller's transaction and takes effect with it."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from apps.accounts import access
+from apps.accounts.access import Permission
+from apps.accounts.models import User
+from apps.tools import catalogue, closing
+from apps.tools.errors import Code, SessionRefused
+from apps.tools.models import ToolSession
+from apps.workflows.models import Workflow
+
+TOKEN_MARK = "pst_"  # noqa: S105
+DB_ACCESS = frozenset({"none", "read", "read-write"})
+Kind = ToolSession.Kind
+State = ToolSession.State
+AUTHORITIES = frozenset({Kind.RUN, Kind.CHAT, Kind.CREW, Kind.MCP, Kind.API})
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A new session. `token` is known only now: its SHA-256 is kept, the text nowhere."""
+
+    session: ToolSession
+    token: str | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a session works for. All None or empty for a session outside any run."""
+
+    run_id: UUID | None = None
+    step_id: str = ""
+    attempt_id: UUID | None = None
+
+
+def token_digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def open_session(  # noqa: PLR0913
+    *,
+    kind: str,
+    name: str,
+    workflow: Workflow,
+    acting_user: User,
+    tools: Collection[str],
+    parent: ToolSession | None = None,
+    run_id: UUID | None = None,
+    step_id: str = "",
+    attempt_id: UUID | None = None,
+    db_access: str = "none",
+    with_token: bool = True,
+    now: datetime | None = None,
+) -> Opened:
+    """Register a session. Its parent, its allow list and its user are fixed from here on.
+
+    Raises SessionRefused, and nothing was opened: an unknown tool, a parent that is no live authority of the same
+    workflow and user, a user without the right to it, a second session for one run or one attempt (`ambiguous`).
+    """
+    work = Work(run_id, step_id, attempt_id)
+    session_kind = Kind(kind)
+    _check_grants(tools, db_access)
+    _check_parent(session_kind, workflow, acting_user, parent)
+    _check_rights(session_kind, workflow, acting_user, db_access)
+    _check_single(session_kind, work)
+    token = TOKEN_MARK + secrets.token_urlsafe(32) if with_token else None
+    session = ToolSession.objects.create(
+        kind=session_kind,
+        name=name[:120],
+        workflow=workflow,
+        acting_user=acting_user,
+        parent=parent,
+        run_id=work.run_id,
+        step_id=work.step_id,
+        attempt_id=work.attempt_id,
+        tools=sorted(set(tools)),
+        db_access=db_access,
+        token_sha256=token_digest(token) if token else None,
+        opened_at=now or timezone.now(),
+    )
+    return Opened(session, token)
+
+
+def end_session(session_id: UUID, reason: str, *, now: datetime | None = None) -> bool:
+    """End the session and its children. True when this call ended it, False when it had ended before or never was."""
+    ended = _end(Q(pk=session_id), reason, now)
+    if ended:
+        _end(Q(parent_id=session_id), "parent_ended", now)
+    return bool(ended)
+
+
+def end_sessions_of_run(run_id: UUID, reason: str, *, now: datetime | None = None) -> int:
+    """End the run's session and all that work below it; returns how many this call ended."""
+    return _end(Q(run_id=run_id), reason, now)
+
+
+def suspend_run_session(run_id: UUID) -> bool:
+    """Refuse the run's calls until `resume_run_session`: it needs attention. True when it was live."""
+    return bool(_move_run_session(run_id, State.LIVE, State.SUSPENDED))
+
+
+def resume_run_session(run_id: UUID) -> bool:
+    """True when the run's session was suspended and is live again."""
+    return bool(_move_run_session(run_id, State.SUSPENDED, State.LIVE))
+
+
+def register_parent(session_id: UUID, parent_id: UUID) -> None:
+    """A parent is fixed when its child is registered: always refused, unless it says what already is."""
+    if not ToolSession.objects.filter(pk=session_id, parent_id=parent_id).exists():
+        raise SessionRefused(
+            "A session has one parent, fixed when it was registered. Nothing was changed. Open a new session instead.",
+            code=Code.AMBIGUOUS,
+        )
+
+
+def _check_grants(tools: Collection[str], db_access: str) -> None:
+    if db_access not in DB_ACCESS:
+        raise SessionRefused(f"db_access must be none, read or read-write, not {db_access!r}. No session was opened.")
+    unknown = sorted(name for name in set(tools) if not catalogue.known(name))
+    if unknown:
+        raise SessionRefused(
+            f"There is no tool named {', '.join(unknown)}. No session was opened. Known: {', '.join(catalogue.names())}.",
+            code=Code.TOOL_NOT_FOUND,
+        )
+
+
+def _check_parent(kind: Kind, workflow: Workflow, user: User, parent: ToolSession | None) -> None:
+    if parent is None:
+        if kind in AUTHORITIES:
+            return
+        raise SessionRefused(f"A {kind} session needs a parent. No session was opened.", code=Code.NOT_REGISTERED)
+    if kind in AUTHORITIES:
+        raise SessionRefused(f"A {kind} session has no parent. No session was opened.")
+    row = ToolSession.objects.select_for_update().filter(pk=parent.pk).first()
+    if row is None or row.state != State.LIVE:
+        raise SessionRefused("The parent session is not live. No session was opened.", code=Code.PARENT_ENDED)
+    if row.kind not in AUTHORITIES or row.workflow_id != workflow.pk or row.acting_user_id != user.pk:
+        raise SessionRefused(
+            "The parent is not an authority of the same workflow and user. No session was opened.",
+            code=Code.NOT_REGISTERED,
+        )
+
+
+def _check_rights(kind: Kind, workflow: Workflow, user: User, db_access: str) -> None:
+    needed = required_permission(kind, db_access)
+    if not access.allowed(access.role_of(user, workflow.team), needed):
+        raise SessionRefused(
+            f"{user.get_username()} may not act for this workflow: that needs the role {access.NEEDS[needed].value}."
+            " No session was opened.",
+            status=403,
+            code=Code.PERMISSIONS_CHANGED,
+        )
+
+
+def required_permission(kind: str, db_access: str) -> Permission:
+    """What the acting user must be allowed, when a session is opened and at each of its calls.
+
+    Runs act with their owner's rights; a client's session that may write needs what editing needs.
+    """
+    if kind in (Kind.CHAT, Kind.CREW, Kind.MCP, Kind.API) and db_access != "read-write":
+        return Permission.RUN
+    return Permission.EDIT
+
+
+def _check_single(kind: Kind, work: Work) -> None:
+    if kind == Kind.RUN:
+        twin = Q(run_id=work.run_id)
+    elif kind == Kind.STEP:
+        twin = Q(attempt_id=work.attempt_id)
+    else:
+        return
+    if ToolSession.objects.filter(twin, kind=kind).exists():
+        raise SessionRefused(f"This {kind} has its session already. No second one was opened.", code=Code.AMBIGUOUS)
+
+
+def _end(which: Q, reason: str, now: datetime | None) -> int:
+    ids = list(ToolSession.objects.select_for_update().not_ended().filter(which).values_list("pk", flat=True))
+    ended = (
+        ToolSession.objects.not_ended()
+        .filter(pk__in=ids)
+        .update(state=State.ENDED, ended_at=now or timezone.now(), end_reason=reason[:64], epoch=F("epoch") + 1)
+    )
+    for session_id in ids:
+        transaction.on_commit(partial(closing.finish, session_id), robust=True)
+    return ended
+
+
+def _move_run_session(run_id: UUID, source: State, target: State) -> int:
+    return ToolSession.objects.filter(run_id=run_id, kind=Kind.RUN, state=source).update(
+        state=target, epoch=F("epoch") + 1
+    )
