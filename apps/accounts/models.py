@@ -12,6 +12,10 @@ from engine.ids import uuid7
 class User(AbstractUser):
     """A person. Signs in with the user name or, where mail is configured, the address."""
 
+    must_change_password = models.BooleanField(
+        default=False, help_text="Sees only the page that changes the password, until it was changed."
+    )
+
 
 class Team(models.Model):
     """The tenant: owns workflows, secrets and members."""

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.db import models
 
-from apps.accounts.models import Team
+from apps.accounts import access
+from apps.accounts.models import Team, User
 from engine.ids import uuid7
+
+
+class WorkflowQuerySet(models.QuerySet["Workflow"]):
+    def for_user(self, user: User | AnonymousUser) -> WorkflowQuerySet:
+        """Those of the teams that the user is in."""
+        return self.filter(team__in=access.teams_of(user)).select_related("team", "owner")
+
+    def of_team(self, team: Team) -> WorkflowQuerySet:
+        return self.filter(team=team).select_related("team", "owner")
+
+    def by_title(self) -> WorkflowQuerySet:
+        return self.order_by("title", "slug")
 
 
 class Workflow(models.Model):
@@ -17,9 +31,7 @@ class Workflow(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="workflows")
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="owned_workflows"
-    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="owned_workflows")
     slug = models.SlugField(max_length=64)
     title = models.CharField(max_length=200)
     objective = models.TextField(blank=True)
@@ -31,6 +43,8 @@ class Workflow(models.Model):
     revision = models.PositiveIntegerField(default=0, help_text="Number of the plan revision that is live.")
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+
+    objects = WorkflowQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "slug"], name="one_workflow_a_slug")]
@@ -97,6 +111,7 @@ class Secret(models.Model):
     name = models.CharField(max_length=64)
     ciphertext = models.BinaryField()
     key_id = models.CharField(max_length=16)
+    note = models.CharField(max_length=200, blank=True, help_text="What is odd about the value, without showing it.")
     updated_at = models.DateTimeField(auto_now=True)
     updated_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
 

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from config import env, keys
+from config import env
+from engine import keyfiles
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
@@ -36,7 +37,7 @@ if not HTTPS and not _loopback and not PULSE_INSECURE_HTTP:
     )
 
 # --- Keys -------------------------------------------------------------------------------------------------
-SECRET_KEY = env.text("PULSE_SECRET_KEY") or keys.read_or_make(PULSE_DATA / "secrets" / "django.key")
+SECRET_KEY = env.text("PULSE_SECRET_KEY") or keyfiles.read_or_make(PULSE_DATA / "secrets" / "django.key")
 if len(SECRET_KEY) < 50:
     raise ImproperlyConfigured("PULSE_SECRET_KEY must have at least 50 characters. Nothing was started.")
 

@@ -82,6 +82,7 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=64)),
                 ('ciphertext', models.BinaryField()),
                 ('key_id', models.CharField(max_length=16)),
+                ('note', models.CharField(blank=True, help_text='What is odd about the value, without showing it.', max_length=200)),
                 ('updated_at', models.DateTimeField(auto_now=True)),
                 ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='secrets', to='accounts.team')),
                 ('updated_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),

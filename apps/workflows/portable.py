@@ -1,0 +1,46 @@
+"""The parts of a workflow document that other apps own: each such app has a `portable.py`, found at the first use.
+
+It holds `SECTION` (the document's key, or the folder) and three functions:
+`check(document)` raises Refused before anything is written; `load(workflow, document, by)` writes its rows inside the
+caller's transaction; `dump(workflow)` gives its part of an export, or None when it has none. No secret leaves by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, cast
+
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
+from pydantic import JsonValue
+
+from apps.workflows.models import Workflow
+
+if TYPE_CHECKING:
+    from apps.accounts.models import User
+    from engine.document import WorkflowDocument
+
+
+class Section(Protocol):
+    SECTION: str
+
+    def check(self, document: WorkflowDocument, /) -> None: ...
+
+    def load(self, workflow: Workflow, document: WorkflowDocument, by: User, /) -> None: ...
+
+    def dump(self, workflow: Workflow, /) -> JsonValue: ...
+
+
+@functools.cache
+def sections() -> tuple[Section, ...]:
+    """Every app's section, lowest app first."""
+    return tuple(_found())
+
+
+def _found() -> Iterator[Section]:
+    for config in apps.get_app_configs():
+        if config.name.startswith("apps.") and config.module and config.name != "apps.workflows":
+            if module_has_submodule(config.module, "portable"):
+                yield cast(Section, importlib.import_module(f"{config.name}.portable"))

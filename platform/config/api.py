@@ -1,0 +1,81 @@
+"""The API at /api/v1: one object, with the routes of every app that has an `api.py`."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+
+from django.apps import apps
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.module_loading import module_has_submodule
+from ninja import NinjaAPI
+from ninja.errors import AuthenticationError, HttpError, ValidationError
+
+from apps.accounts.api_base import TeamBearer, problem
+from apps.accounts.errors import Field, Refused
+
+log = logging.getLogger(__name__)
+
+
+def make_api() -> NinjaAPI:
+    api = NinjaAPI(
+        title="Pulse",
+        version="1",
+        description="Bearer tokens of one team. Errors have one shape, lists one kind of cursor.",
+        auth=TeamBearer(),
+        urls_namespace="api",
+    )
+    _answer_errors(api)
+    _add_routers(api)
+    return api
+
+
+def _add_routers(api: NinjaAPI) -> None:
+    for config in apps.get_app_configs():
+        if config.name.startswith("apps.") and config.module and module_has_submodule(config.module, "api"):
+            module = importlib.import_module(f"{config.name}.api")
+            api.add_router("", module.router, tags=[config.label])
+
+
+def _answer_errors(api: NinjaAPI) -> None:
+    @api.exception_handler(Refused)
+    def refused(request: HttpRequest, wrong: Refused) -> HttpResponse:
+        return problem(request, wrong.status, wrong.code, wrong.detail, wrong.fields)
+
+    @api.exception_handler(ValidationError)
+    def not_valid(request: HttpRequest, wrong: ValidationError) -> HttpResponse:
+        fields = [Field(_path(error["loc"]), str(error["msg"])) for error in wrong.errors]
+        return problem(request, 422, "not_valid", "The request does not hold; fields says where.", fields)
+
+    @api.exception_handler(AuthenticationError)
+    def no_token(request: HttpRequest, _wrong: AuthenticationError) -> HttpResponse:
+        return problem(request, 401, "token_required", "A bearer token that is live is needed. Nothing was done.")
+
+    @api.exception_handler(PermissionDenied)
+    def forbidden(request: HttpRequest, wrong: PermissionDenied) -> HttpResponse:
+        return problem(request, 403, "forbidden", str(wrong) or "This is not allowed. Nothing was done.")
+
+    @api.exception_handler(Http404)
+    def not_found(request: HttpRequest, wrong: Http404) -> HttpResponse:
+        return problem(request, 404, "not_found", str(wrong) or "There is no such thing.")
+
+    @api.exception_handler(HttpError)
+    def http_error(request: HttpRequest, wrong: HttpError) -> HttpResponse:
+        return problem(request, wrong.status_code, "refused", str(wrong))
+
+    @api.exception_handler(Exception)
+    def fault(request: HttpRequest, _wrong: Exception) -> HttpResponse:
+        log.exception("The API failed at %s %s", request.method, request.path)
+        return problem(request, 500, "internal", "A fault of ours; it is in the log under this request id.")
+
+
+def _path(location: tuple[str | int, ...]) -> str:
+    """`("body", "payload", "steps", 0)` as `steps[0]`: the JSON path within what was sent."""
+    text = ""
+    for part in location[2:] if len(location) > 2 else location[-1:]:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".")
+
+
+api = make_api()
