@@ -1,0 +1,69 @@
+"""The workflow document: what a person writes, and the only way to read it."""
+
+from __future__ import annotations
+
+from engine.document.entries import Mappings, Schedule, Trigger
+from engine.document.parsing import DocumentRefused, parse_plan, parse_workflow
+from engine.document.steps import (
+    END,
+    ROUTE_FILE,
+    Access,
+    BranchStep,
+    Dependency,
+    HumanInputStep,
+    Limits,
+    MessageSequenceStep,
+    Network,
+    OrchestratorStep,
+    Plan,
+    Retry,
+    Route,
+    RoutingStep,
+    ScriptedStep,
+    SecretUse,
+    Step,
+)
+from engine.document.workflow import (
+    CURRENT_CONTRACT,
+    CURRENT_LAYOUT,
+    Group,
+    Retention,
+    Settings,
+    Variable,
+    WorkflowDocument,
+)
+from engine.problems import Problem
+
+__all__ = [
+    "CURRENT_CONTRACT",
+    "CURRENT_LAYOUT",
+    "END",
+    "ROUTE_FILE",
+    "Access",
+    "BranchStep",
+    "Dependency",
+    "DocumentRefused",
+    "Group",
+    "HumanInputStep",
+    "Limits",
+    "Mappings",
+    "MessageSequenceStep",
+    "Network",
+    "OrchestratorStep",
+    "Plan",
+    "Problem",
+    "Retention",
+    "Retry",
+    "Route",
+    "RoutingStep",
+    "Schedule",
+    "ScriptedStep",
+    "SecretUse",
+    "Settings",
+    "Step",
+    "Trigger",
+    "Variable",
+    "WorkflowDocument",
+    "parse_plan",
+    "parse_workflow",
+]

@@ -1,0 +1,108 @@
+"""JSON as Pulse understands it: no NaN, no key twice, and a boolean is not a number."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+TypeName = Literal["string", "number", "integer", "boolean", "array", "object", "null"]
+
+
+class NotJson(ValueError):
+    """It is not JSON that Pulse takes."""
+
+
+def load(text: bytes | str) -> JsonValue:
+    """Parses strictly. Raises `NotJson` for anything else than one JSON value in UTF-8, with its reason."""
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        decoded.encode("utf-8")
+        value: JsonValue = json.loads(
+            decoded, object_pairs_hook=_without_twins, parse_constant=_refuse_constant, parse_float=_finite
+        )
+        dump(value)
+    except RecursionError:
+        raise NotJson("it is nested too deep") from None
+    except UnicodeError:
+        raise NotJson("it is not valid UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise NotJson(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
+    except NotJson:
+        raise
+    except ValueError as error:  # an integer of more digits than Python converts
+        raise NotJson(str(error)) from None
+    return value
+
+
+def dump(value: Any) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, UTF-8. Raises `NotJson` for what JSON cannot say."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8")
+    except RecursionError:
+        raise NotJson("it is nested too deep") from None
+    except UnicodeError:
+        raise NotJson("it holds half of a surrogate pair") from None
+    except (TypeError, ValueError) as error:
+        raise NotJson(str(error)) from None
+
+
+def type_name(value: Any) -> TypeName:
+    """The JSON name of a value's type: a boolean is `boolean`, 1 is `integer`, 1.0 is `number`."""
+    if value is None:
+        return "null"
+    names: tuple[tuple[type | tuple[type, ...], TypeName], ...] = (
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        ((list, tuple), "array"),
+    )
+    return next((name for kind, name in names if isinstance(value, kind)), "object")
+
+
+def has_type(value: Any, wanted: str) -> bool:
+    """Strict: an integer is a number, a number with a fraction part is never an integer, nor is a boolean."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    actual = type_name(value)
+    return actual == wanted or (wanted == "number" and actual == "integer")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality that does not take `true` for 1. Numbers are equal by value."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other)
+
+
+def contains(values: Iterable[Any], wanted: Any) -> bool:
+    return any(same(value, wanted) for value in values)
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twin = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise NotJson(f"the key {json.dumps(twin)} stands twice in one object")
+    return found
+
+
+def _refuse_constant(word: str) -> Any:
+    raise NotJson(f"{word} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise NotJson(f"the number {digits[:40]} is too large")
+    return value
