@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from apps.workflows.errors import DocumentNotValid, GroupUnknown, NotCurrent
 from apps.workflows.models import PlanRevision, Workflow
-from engine import document
+from engine import document, json_values
 
 DEFAULT_GROUP = "default"
 
@@ -79,7 +79,7 @@ def load(workflow: Workflow, *, revision: int | None = None) -> Definition:
         plan=_parsed_plan(row),
         variables={variable.name: variable.value for variable in current.variables.all()},
         groups={group.name: GroupValues(group.name, group.values, group.enabled) for group in current.groups.all()},
-        settings=document.Settings.model_validate(current.settings),
+        settings=document.Settings.model_validate_json(json_values.dump(current.settings)),
         secret_names=frozenset(current.secret_names),
     )
 
@@ -91,11 +91,14 @@ def plan_of(workflow: Workflow, revision: int) -> document.Plan:
 
 def require_current(workflow: Workflow) -> None:
     """Raise NotCurrent (409, `migration_required`) unless contract and layout are the ones this release runs."""
-    if workflow.contract_version == document.CONTRACT_VERSION and workflow.code_layout_version == document.CODE_LAYOUT:
+    if (
+        workflow.contract_version == document.CURRENT_CONTRACT
+        and workflow.code_layout_version == document.CURRENT_LAYOUT
+    ):
         return
     raise NotCurrent(
         f"{workflow.slug} has contract {workflow.contract_version} and code layout {workflow.code_layout_version};"
-        f" this release runs contract {document.CONTRACT_VERSION} with layout {document.CODE_LAYOUT}. No run was made."
+        f" this release runs contract {document.CURRENT_CONTRACT} with layout {document.CURRENT_LAYOUT}. No run was made."
         " Export it, bring the document up to date, and import it again."
     )
 

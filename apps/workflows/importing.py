@@ -1,0 +1,120 @@
+"""Taking over a workflow from a folder or a zip: all of it, or nothing (BEHAVIOUR 15)."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.errors import Forbidden
+from apps.accounts.models import Team, User
+from apps.workflows import bundle, documents, gate, places, portable, saving, tree
+from apps.workflows.bundle import Report
+from apps.workflows.documents import Raw
+from apps.workflows.errors import ImportRefused
+from apps.workflows.models import Workflow
+from engine.document import WorkflowDocument
+from engine.ids import uuid7
+
+KEEP_REPLACED_S = 24 * 3600
+
+
+def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Report | None = None) -> Workflow:
+    """Make the workflow that a folder, a zip file or a zip's bytes describe, or bring the one of that slug up to it.
+
+    `report` is filled with what was taken, dropped and kept. Raises Refused with nothing left behind and, on an update,
+    everything as it was. A new workflow is owned by `by`, who must be an editor or owner of the team.
+    """
+    report = report if report is not None else Report()
+    if not access.may_own(by, team):
+        raise Forbidden(f"Importing needs the role editor in {team.name}. Nothing was imported.")
+    staging = _staging_folder(team)
+    try:
+        bundle.stage(source, staging, report)
+        raw = documents.read((staging / bundle.DOCUMENT).read_bytes())
+        document = documents.check(raw, team)
+        for section in portable.sections():
+            section.check(document)
+        tree.share(staging)
+        return _install(_target(team, document, by, report), staging, raw, document, by, report)  # noqa: PLR0913
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _target(team: Team, document: WorkflowDocument, by: User, report: Report) -> Workflow:
+    """The row that is updated, or a new one that is not saved yet."""
+    existing = Workflow.objects.of_team(team).filter(slug=document.slug).first()
+    if existing is None:
+        report.created = True
+        return Workflow(id=uuid7(), team=team, owner=by, slug=document.slug)
+    if existing.code_layout_version != document.code_layout_version:
+        raise ImportRefused(
+            f"{document.slug} has code layout {existing.code_layout_version}, what was sent has"
+            f" {document.code_layout_version}. A layout is kept for good. Nothing was imported.",
+            code="layout_differs",
+            status=409,
+        )
+    return existing
+
+
+def _install(  # noqa: PLR0913
+    workflow: Workflow, staging: Path, raw: Raw, document: WorkflowDocument, by: User, report: Report
+) -> Workflow:
+    """Files first, under the gate, then the rows in one transaction; a failure of the rows takes the files back."""
+    target = places.make_folders(workflow)
+    swap = tree.Swap(staging, target, report)
+    try:
+        with gate.exclusive(workflow):
+            try:
+                swap.apply()
+                report.revision = _write_rows(workflow, raw, document, by)
+            except BaseException:
+                swap.undo()
+                raise
+    except BaseException as wrong:
+        if report.created:
+            shutil.rmtree(target.root, ignore_errors=True)
+        if isinstance(wrong, IntegrityError):
+            raise ImportRefused(
+                f"{document.slug} is being imported by someone else. Nothing was imported. Try again.", status=409
+            ) from wrong
+        raise
+    swap.keep_replaced()
+    _forget_replaced(target.root / "replaced")
+    return workflow
+
+
+@transaction.atomic
+def _write_rows(workflow: Workflow, raw: Raw, document: WorkflowDocument, by: User) -> int:
+    saving.write_document(workflow, raw, document, by)
+    # The workflow's own database last: what it applies is not taken back by this transaction.
+    for section in sorted(portable.sections(), key=lambda section: section.SECTION.startswith("db/")):
+        section.load(workflow, document, by)
+    audit.record(
+        "workflow.imported",
+        workflow,
+        team=workflow.team,
+        by=by,
+        data={"slug": workflow.slug, "revision": workflow.revision},
+    )
+    return workflow.revision
+
+
+def _staging_folder(team: Team) -> Path:
+    folder = places.data_places().root / "workspaces" / str(team.pk)
+    places.make_way(folder)
+    staging = folder / f".staging-{uuid.uuid4().hex}"
+    staging.mkdir(mode=0o700)
+    return staging
+
+
+def _forget_replaced(folder: Path) -> None:
+    """Trees that no attempt can have mounted any more."""
+    if folder.is_dir():
+        for old in folder.iterdir():
+            if time.time() - old.lstat().st_ctime > KEEP_REPLACED_S:
+                shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,76 @@
+"""The rows that a document becomes. Called inside the caller's transaction, with a document that was checked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import cast
+
+from django.db.models import Max
+from pydantic import JsonValue
+
+from apps.accounts.models import User
+from apps.workflows.documents import Raw
+from apps.workflows.models import Group, PlanRevision, Variable, Workflow
+from engine import json_values
+from engine.document import WorkflowDocument
+
+Objects = list[Mapping[str, JsonValue]]
+
+
+def write_document(workflow: Workflow, raw: Raw, document: WorkflowDocument, by: User) -> Workflow:
+    """Save every part of the document that this app owns; the row itself may be new."""
+    workflow.schema_version = document.schema_version
+    workflow.code_layout_version = document.code_layout_version
+    workflow.contract_version = document.contract_version
+    workflow.title = document.title
+    workflow.objective = document.objective
+    workflow.secret_names = list(document.secrets)
+    workflow.settings = cast(Mapping[str, JsonValue], raw.get("settings") or {})
+    workflow.save()
+    write_variables(workflow, cast(Objects, raw.get("variables") or []))
+    write_groups(workflow, cast(Objects, raw.get("groups") or []))
+    write_plan(workflow, raw["plan"], by)
+    return workflow
+
+
+def write_plan(workflow: Workflow, plan: JsonValue, by: User | None) -> int:
+    """Add a revision and make it live; the same plan again adds none. The live revision's number."""
+    digest = hashlib.sha256(json_values.dump(plan)).hexdigest()
+    locked = Workflow.objects.select_for_update().get(pk=workflow.pk)
+    live = PlanRevision.objects.filter(workflow=locked, number=locked.revision).first()
+    if live is None or live.digest != digest:
+        last = PlanRevision.objects.filter(workflow=locked).aggregate(last=Max("number"))["last"] or 0
+        live = PlanRevision.objects.create(workflow=locked, number=last + 1, plan=plan, digest=digest, saved_by=by)
+        locked.revision = live.number
+        locked.save(update_fields=["revision", "updated_at"])
+    workflow.revision = locked.revision
+    return live.number
+
+
+def write_variables(workflow: Workflow, variables: Objects) -> None:
+    workflow.variables.all().delete()
+    Variable.objects.bulk_create(
+        Variable(
+            workflow=workflow,
+            name=row["name"],
+            value=row.get("value"),
+            description=row.get("description") or "",
+            position=position,
+        )
+        for position, row in enumerate(variables)
+    )
+
+
+def write_groups(workflow: Workflow, groups: Objects) -> None:
+    workflow.groups.all().delete()
+    Group.objects.bulk_create(
+        Group(
+            workflow=workflow,
+            name=row["name"],
+            values=row.get("values") or {},
+            enabled=row.get("enabled", True),
+            position=position,
+        )
+        for position, row in enumerate(groups)
+    )
