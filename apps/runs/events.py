@@ -16,7 +16,9 @@ from apps.runs.kinds import Kind
 from apps.runs.models import Run, RunEvent
 
 MAX_DATA_BYTES = 4096
-CHANNEL = "pulse_events"  # PostgreSQL's NOTIFY channel; the payload is "<team id> <run id> <last sequence number>"
+CHANNEL = (
+    "pulse_events"  # PostgreSQL's NOTIFY channel; the payload is "<team id> <run id> <last sequence number> <kinds>"
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def record_all(run: Run | uuid.UUID, news: Sequence[News], *, fence: int | None 
     )
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{team_id} {run_id} {last}"])
+            kinds = ",".join(sorted({str(one.kind) for one in news}))
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{team_id} {run_id} {last} {kinds}"])
     return last
 
 

@@ -55,7 +55,7 @@ def log_count(topic: str, count: int) -> Frame:
 
 
 def sealed(topic: str, seal: dict[str, object], count: int) -> Frame:
-    return Frame(topic, _text("sealed", topic=topic, seal=seal, count=count), mark=count)
+    return _frame(topic, "sealed", seal=seal, count=count)
 
 
 def ping(at: str) -> Frame:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from django.db import connection, connections
 
+from apps.runs.events import CHANNEL
 from apps.runs.models import RunEvent
 
-CHANNEL = "pulse_events"
 POLL_S = 0.01
 
 
@@ -24,8 +25,13 @@ class News:
     """What changed. `anything` is true when some commit happened, of whatever kind."""
 
     runs: set[uuid.UUID] = field(default_factory=set)
-    teams: set[uuid.UUID] = field(default_factory=set)
+    teams: dict[uuid.UUID, set[str]] = field(default_factory=dict)  # with the kinds of their events
     anything: bool = False
+
+    def take(self, run_id: uuid.UUID, team_id: uuid.UUID, kinds: Iterable[str]) -> None:
+        self.runs.add(run_id)
+        self.teams.setdefault(team_id, set()).update(kinds)
+        self.anything = True
 
 
 class Source(Protocol):
@@ -48,10 +54,10 @@ class DataVersion:
             time.sleep(POLL_S)
         self._version = version
         news = News(anything=True)
-        for key, run, team in RunEvent.objects.filter(pk__gt=self._last).values_list("pk", "run_id", "team_id"):
-            news.runs.add(run)
-            news.teams.add(team)
-            self._last = max(self._last, key)
+        rows = RunEvent.objects.filter(pk__gt=self._last).order_by("pk")
+        for key, run, team, kind in rows.values_list("pk", "run_id", "team_id", "kind"):
+            news.take(run, team, [kind])
+            self._last = key
         return news
 
     def _read(self) -> int:
@@ -61,7 +67,7 @@ class DataVersion:
 
 
 class Notifications:
-    """PostgreSQL: a connection of its own that listens; each payload is `<run> <team>`."""
+    """PostgreSQL: a connection of its own that listens; each payload is `<team> <run> <last number> <kinds>`."""
 
     def __init__(self) -> None:
         self._wrapper = connections.create_connection("default")
@@ -78,17 +84,8 @@ class Notifications:
 
     @staticmethod
     def _take(news: News, payload: str) -> None:
-        run, team = payload.split()
-        news.runs.add(uuid.UUID(run))
-        news.teams.add(uuid.UUID(team))
-        news.anything = True
-
-
-def announce(run_id: uuid.UUID, team_id: uuid.UUID) -> None:
-    """Tells listeners of an event row; to be called in the transaction that writes it. Nothing to do on SQLite."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{run_id} {team_id}"])
+        team, run, _, kinds = payload.split()
+        news.take(uuid.UUID(run), uuid.UUID(team), kinds.split(","))
 
 
 def make() -> Source:
