@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine.document.entries import Mappings, Schedule, Trigger
+from engine.document.flow import graph_of
 from engine.document.parsing import DocumentRefused, parse_plan, parse_workflow
 from engine.document.steps import (
-    END,
     ROUTE_FILE,
     Access,
     BranchStep,
@@ -32,6 +32,7 @@ from engine.document.workflow import (
     Variable,
     WorkflowDocument,
 )
+from engine.graph import END
 from engine.problems import Problem
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "Trigger",
     "Variable",
     "WorkflowDocument",
+    "graph_of",
     "parse_plan",
     "parse_workflow",
 ]

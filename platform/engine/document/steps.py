@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, model_serializer
 
+from engine.graph import END
 from engine.parameters import Parameter
 from engine.validation import Validation
 from engine.words import (
@@ -26,7 +27,6 @@ from engine.words import (
     ToolName,
 )
 
-END = "end"
 ROUTE_FILE = "route_selection.json"
 
 AccessLevel = Literal["none", "read", "read-write"]
@@ -170,6 +170,11 @@ class BranchStep(StepBase):
     default_route_id: OptionalLabel = ""
     source: Literal["file", "human"] = "file"
 
+    @property
+    def route_file(self) -> Dependency | None:
+        """The dependency that may say the route: at most one may be declared."""
+        return next((d for d in self.context_dependencies if d.file.rsplit("/", 1)[-1] == ROUTE_FILE), None)
+
 
 class RoutingStep(StepBase):
     """As a branch, without a person to ask."""
@@ -268,19 +273,19 @@ class Plan(Shape):
     def step(self, step_id: str) -> Step | None:
         return next((step for step in self.steps if step.id == step_id), None)
 
-    def position(self, step_id: str) -> int:
-        """Its place in the list, from 0. Raises KeyError for a step that is not there."""
-        for position, step in enumerate(self.steps):
-            if step.id == step_id:
-                return position
-        raise KeyError(step_id)
-
-    def next_of(self, step: Step) -> str:
-        """Where a step that is no branch goes on: a step's id, or `end`."""
+    def follower(self, position: int) -> str:
+        """Where the step at this place of the list goes on if it is no branch: a step's id, or `end`."""
+        step = self.steps[position]
         if step.next_step_id:
             return step.next_step_id
-        following = self.position(step.id) + 1
-        return self.steps[following].id if following < len(self.steps) else END
+        return self.steps[position + 1].id if position + 1 < len(self.steps) else END
+
+    def next_of(self, step_id: str) -> str:
+        """As `follower`, by the step's id. Raises KeyError for a step that is not there."""
+        for position, step in enumerate(self.steps):
+            if step.id == step_id:
+                return self.follower(position)
+        raise KeyError(step_id)
 
 
 DelegatedRoute.model_rebuild()
