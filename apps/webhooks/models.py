@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from django.contrib.auth.models import AnonymousUser
 from django.db import models
 
-from apps.accounts.models import Team
+from apps.accounts.access import teams_of
+from apps.accounts.models import Team, User
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
+
+
+class TriggerQuerySet(models.QuerySet["Trigger"]):
+    def for_user(self, user: User | AnonymousUser) -> TriggerQuerySet:
+        return self.filter(workflow__team__in=teams_of(user))
+
+    def listening(self, keys: Iterable[str]) -> dict[str, Trigger]:
+        """The enabled triggers behind these keys, with workflow and team."""
+        rows = self.filter(key__in=set(keys), enabled=True).select_related("workflow")
+        return {trigger.key: trigger for trigger in rows}
 
 
 class Trigger(models.Model):
@@ -23,13 +37,38 @@ class Trigger(models.Model):
     credentials = models.BinaryField(null=True, help_text="Encrypted: up to two live signing secrets.")
     credentials_key_id = models.CharField(max_length=16, blank=True)
     token_sha256 = models.JSONField(default=list, help_text="Of up to two live bearer tokens.")
+    turned_away = models.PositiveIntegerField(default=0, help_text="Arrivals while it was switched off.")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = TriggerQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["workflow", "name"], name="one_trigger_a_name")]
 
     def __str__(self) -> str:
         return self.name
+
+
+class DeliveryQuerySet(models.QuerySet["Delivery"]):
+    def for_user(self, user: User | AnonymousUser) -> DeliveryQuerySet:
+        """Deliveries of the teams that the user is an active member of."""
+        return self.filter(team__in=teams_of(user))
+
+    def taken(self, trigger: Trigger, external_id: str) -> Delivery | None:
+        """The delivery that made a run under this id."""
+        return self.filter(trigger=trigger, external_id=external_id).first()
+
+    def with_names(self) -> DeliveryQuerySet:
+        """Trigger and workflow joined, the bytes left where they are."""
+        return self.select_related("trigger", "workflow").defer("body")
+
+    def having(self, *, workflow: str = "", verdict: str = "") -> DeliveryQuerySet:
+        """Only those of a workflow's slug and of a verdict, where they are given."""
+        rows = self.filter(workflow__slug=workflow) if workflow else self
+        return rows.filter(verdict=verdict) if verdict else rows
+
+    def newest_first(self) -> DeliveryQuerySet:
+        return self.order_by("-received_at", "-id")
 
 
 class Delivery(models.Model):
@@ -39,12 +78,10 @@ class Delivery(models.Model):
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="deliveries")
     trigger = models.ForeignKey(Trigger, on_delete=models.SET_NULL, null=True, related_name="deliveries")
     workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="deliveries")
-    external_id = models.CharField(
-        max_length=200, null=True, help_text="Set only on the delivery that made a run."
+    external_id = models.CharField(  # noqa: DJ001 - a unique key takes any number of nulls, one empty text only
+        max_length=200, null=True, help_text="Set only on the delivery that made a run: the sender's id."
     )
-    claimed_id = models.CharField(
-        max_length=200, blank=True, help_text="The delivery id as the sender gave it."
-    )
+    claimed_id = models.CharField(max_length=200, blank=True, help_text="The delivery id as the sender gave it.")
     event = models.CharField(max_length=120, blank=True)
     verdict = models.CharField(
         max_length=32, help_text="accepted, duplicate, ignored, pong or the code of the refusal."
@@ -59,15 +96,13 @@ class Delivery(models.Model):
     remote = models.CharField(max_length=64, blank=True)
     run_id = models.UUIDField(null=True, db_index=True)
     copies = models.PositiveIntegerField(default=0, help_text="Duplicates that were answered from this one.")
-    redelivery_of = models.ForeignKey(
-        "self", on_delete=models.SET_NULL, null=True, related_name="redeliveries"
-    )
+    redelivery_of = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="redeliveries")
     received_at = models.DateTimeField()
 
+    objects = DeliveryQuerySet.as_manager()
+
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["trigger", "external_id"], name="one_run_a_delivery_id")
-        ]
+        constraints = [models.UniqueConstraint(fields=["trigger", "external_id"], name="one_run_a_delivery_id")]
         indexes = [
             models.Index(fields=["team", "-received_at"]),
             models.Index(fields=["trigger", "-received_at"]),
@@ -75,3 +110,23 @@ class Delivery(models.Model):
 
     def __str__(self) -> str:
         return f"{self.event or 'delivery'}: {self.verdict}"
+
+    @property
+    def whole(self) -> bool:
+        """Whether all bytes that came were kept."""
+        return len(self.body) == self.body_bytes
+
+
+class HookCount(models.Model):
+    """How many arrivals of one hour made no run: of a trigger, or (subject "") of hooks that do not exist."""
+
+    subject = models.CharField(max_length=36)
+    hour = models.DateTimeField()
+    refused = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subject", "hour"], name="one_count_an_hour")]
+        indexes = [models.Index(fields=["hour"])]
+
+    def __str__(self) -> str:
+        return f"{self.refused} in {self.hour:%Y-%m-%d %H}h"

@@ -1,0 +1,172 @@
+"""The hooks' own door in front of Django: many deliveries at once share one commit.
+
+Django opens a thread and a database connection for every request of an ASGI server, which is most of what a delivery
+would cost. Here the event loop reads the bytes, within their bound, and hands them to one writer thread that keeps its
+connection and takes all that wait as one batch of `accept_deliveries`. `hook.receive` answers the same for any other
+kind of server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import queue
+import re
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import close_old_connections
+from django.utils import timezone
+
+from apps.webhooks.accept import BUSY, accept_deliveries, answer_refusal
+from apps.webhooks.arrivals import Answer, Arrival
+from apps.webhooks.judging import FAULT, Refusal, too_large
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+log = logging.getLogger(__name__)
+
+PATH: Final = re.compile(r"/hooks/([A-Za-z0-9_-]{1,64})/?")
+BATCH: Final = 32  # one commit holds the write lock for some milliseconds, not longer
+WAITING_BYTES: Final = 64 * 1024 * 1024
+READ_S: Final = 15
+NO_METHOD: Final = Refusal(405, "method_not_allowed", "Deliveries are sent by POST.")
+SLOW: Final = Refusal(408, "too_slow", f"The body did not come within {READ_S} s. No run was made.")
+
+
+class Writer:
+    """One thread that accepts what waits, in batches. Bounded by bytes: beyond them the answer is 503."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[tuple[Arrival, asyncio.Future[Answer]]] = queue.SimpleQueue()
+        self._bytes = 0
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    async def accept(self, arrival: Arrival) -> Answer:
+        """The answer, once it is durable."""
+        if self._bytes + len(arrival.body) > WAITING_BYTES:
+            return answer_refusal(BUSY)
+        self._start()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._bytes += len(arrival.body)
+        try:
+            self._waiting.put((arrival, answer))
+            # Shielded: a sender that hangs up does not take its delivery back.
+            return await asyncio.shield(answer)
+        finally:
+            self._bytes -= len(arrival.body)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="deliveries", daemon=True)
+                self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            batch = self._take()
+            try:
+                close_old_connections()
+                answers = accept_deliveries([arrival for arrival, _ in batch])
+            except Exception:
+                log.exception("A batch of %d deliveries failed; each was answered 500.", len(batch))
+                answers = [answer_refusal(FAULT) for _ in batch]
+            for (_, future), answer in zip(batch, answers, strict=True):
+                _tell(future, answer)
+
+    def _take(self) -> list[tuple[Arrival, asyncio.Future[Answer]]]:
+        batch = [self._waiting.get()]
+        while len(batch) < BATCH:
+            try:
+                batch.append(self._waiting.get_nowait())
+            except queue.Empty:
+                break
+        return batch
+
+
+_writer = Writer()
+
+
+def serves(scope: Scope) -> bool:
+    """Whether this is a delivery: `/hooks/<key>`; addresses below it are Django's."""
+    return scope["type"] == "http" and PATH.fullmatch(scope["path"]) is not None
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """One delivery over ASGI: the checks that need only its size here, all others in the writer."""
+    found = PATH.fullmatch(scope["path"])
+    if found is None or scope["method"] != "POST":
+        await _respond(send, answer_refusal(NO_METHOD))
+        return
+    headers = _headers(scope)
+    limit: int = settings.PULSE_HOOK_BODY_MAX
+    try:
+        async with asyncio.timeout(READ_S):
+            body = await _read(receive, headers, limit)
+    except TimeoutError:
+        await _respond(send, answer_refusal(SLOW))
+        return
+    if body is None:
+        return
+    if len(body) > limit:
+        await _respond(send, answer_refusal(too_large(limit)))
+        return
+    client = scope.get("client") or ("",)
+    arrival = Arrival(found[1], body, headers, str(client[0]), timezone.now())
+    await _respond(send, await _writer.accept(arrival))
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+async def _read(receive: Receive, headers: dict[str, str], limit: int) -> bytes | None:
+    """The body; more than `limit` bytes as soon as it is known to have more; None when the sender went away."""
+    said = headers.get("content-length", "0")
+    if said.isdecimal() and int(said[:18]) > limit:
+        return b"\0" * (limit + 1)
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit or not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def _respond(send: Send, answer: Answer) -> None:
+    body = json.dumps(answer.body).encode()
+    kind = b"application/json" if answer.status < 300 else b"application/problem+json"
+    headers = [
+        (b"content-type", kind),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        *((name.encode(), value.encode()) for name, value in answer.headers.items()),
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _tell(future: asyncio.Future[Answer], answer: Answer) -> None:
+    def settle() -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    try:
+        future.get_loop().call_soon_threadsafe(settle)
+    except RuntimeError:
+        log.info("The loop that waited for a delivery's answer is closed; the delivery itself is settled.")
