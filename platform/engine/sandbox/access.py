@@ -1,0 +1,42 @@
+"""What a uid may do with a file, from its owner, group and mode. The runner has no further groups and no capability."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+READ, WRITE, ENTER = 4, 2, 1
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Whom steps run as: one uid, one group, nothing else. It needs no entry in passwd."""
+
+    uid: int
+    gid: int
+
+    @property
+    def dropped(self) -> bool:
+        """Whether a launch has to change the uid, so that the step is not the platform's own user."""
+        return self.uid != os.geteuid()
+
+    def may(self, status: os.stat_result, wanted: int) -> bool:
+        """Whether all the `wanted` bits (READ, WRITE, ENTER) are granted to it."""
+        mode = stat.S_IMODE(status.st_mode)
+        if status.st_uid == self.uid:
+            mode >>= 6
+        elif status.st_gid == self.gid or (not self.dropped and status.st_gid in os.getgroups()):
+            mode >>= 3
+        return mode & wanted == wanted
+
+    def barred_from(self, path: Path) -> Path | None:
+        """The first folder on the way to `path` that the runner cannot enter; None when the way is open."""
+        for folder in reversed(Path(os.path.realpath(path)).parents):
+            try:
+                if not self.may(folder.stat(), ENTER):
+                    return folder
+            except OSError:
+                return folder
+        return None

@@ -1,0 +1,75 @@
+"""From a policy to bubblewrap's arguments: explicit namespaces, flat binds by descriptor, everything else read-only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from engine.sandbox.errors import Reason, SandboxRefused
+from engine.sandbox.limits import MEGABYTE
+from engine.sandbox.policy import CODE, IN, Policy
+
+INSIDE_UID = 1000
+HOSTNAME = "step"
+ISOLATION = (
+    # Each namespace by its own name: --unshare-all takes some of them only if it can, and would run weaker without.
+    *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
+    *("--disable-userns", "--assert-userns-disabled", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+    *("--hostname", HOSTNAME, "--uid", str(INSIDE_UID), "--gid", str(INSIDE_UID)),
+)
+SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+SYSTEM_FILES = ("/etc/ssl/certs", "/etc/ld.so.cache", "/etc/alternatives")
+MADE_FILES = {
+    "/etc/passwd": f"step:x:{INSIDE_UID}:{INSIDE_UID}:step:/tmp:/bin/sh\n",
+    "/etc/group": f"step:x:{INSIDE_UID}:\n",
+    "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
+    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
+_NO_INTERPRETER_BELOW = ("/pulse", "/run", "/tmp", "/dev", "/proc", "/etc", "/sys", "/root", "/home")
+
+
+def arguments(policy: Policy, made_files: dict[str, int], seccomp: int, status: int, chdir: str) -> list[str]:
+    """The arguments, to be handed over on a descriptor. `made_files`: a descriptor of the content of each made file."""
+    limits = policy.declared.limits
+    result = [*ISOLATION, *_folders(policy), *_system(policy.host.tools.interpreter_root)]
+    for dest, descriptor in made_files.items():
+        result += ["--perms", "0444", "--file", str(descriptor), dest]
+    result += ["--symlink", "/usr/share/zoneinfo/UTC", "/etc/localtime", "--proc", "/proc", "--dev", "/dev"]
+    result += ["--size", str(limits.shm_mb * MEGABYTE), "--tmpfs", "/dev/shm"]  # noqa: S108 - inside
+    result += ["--size", str(limits.tmp_mb * MEGABYTE), "--tmpfs", "/tmp"]  # noqa: S108 - inside
+    for mount in policy.mounts:
+        if mount.status == "granted":
+            result += ["--bind-fd" if mount.write else "--ro-bind-fd", str(mount.fd), mount.dest]
+    for place in ("/proc", "/dev", "/"):
+        result += ["--remount-ro", place]
+    return [*result, "--chdir", chdir, "--seccomp", str(seccomp), "--json-status-fd", str(status)]
+
+
+def _folders(policy: Policy) -> Iterator[str]:
+    """Every parent of a destination, in bubblewrap's own root: none of them is a folder that a step can write."""
+    parents = {"/etc/ssl", CODE, IN}
+    parents.update(str(PurePosixPath(mount.dest).parent) for mount in policy.mounts if mount.status == "granted")
+    wanted: set[str] = set()
+    for parent in parents:
+        wanted.update(str(folder) for folder in (PurePosixPath(parent), *PurePosixPath(parent).parents) if folder.name)
+    for folder in sorted(wanted):
+        yield from ("--perms", "0755", "--dir", folder)
+
+
+def _system(interpreter_root: Path | None) -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for name in SYSTEM_LINKS:
+        if os.path.islink(f"/{name}"):
+            yield from ("--symlink", os.readlink(f"/{name}"), f"/{name}")
+        elif os.path.isdir(f"/{name}"):
+            yield from ("--ro-bind", f"/{name}", f"/{name}")
+    for path in SYSTEM_FILES:
+        yield from ("--ro-bind-try", path, path)
+    if interpreter_root is not None:
+        place = str(interpreter_root)
+        if any(PurePosixPath(place).is_relative_to(other) or place == "/" for other in _NO_INTERPRETER_BELOW):
+            raise SandboxRefused(
+                Reason.INTERPRETER_UNREACHABLE, f"{place} is no place for an interpreter of steps.", "Set PULSE_PYTHON."
+            )
+        yield from ("--ro-bind", place, place)

@@ -1,0 +1,106 @@
+"""Processes by pid and start time: a pid alone may be somebody else's by now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from functools import cache
+from pathlib import Path
+
+_STEP_S = 0.02
+
+
+def started(pid: int) -> str | None:
+    """When the process started: clock ticks since boot and which boot; None when there is none of that pid."""
+    fields = _stat(pid)
+    return None if fields is None else f"{fields[19]}@{_boot()}"
+
+
+def alive(pid: int, started_at: str) -> bool:
+    """Whether this very process still runs. A zombie does not: the kernel has ended all it held."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] not in {"Z", "X"} and f"{fields[19]}@{_boot()}" == started_at
+
+
+def kill_tree(pid: int, started_at: str, *, timeout: float = 5.0) -> bool:
+    """Kills the process and all it started; True once they are seen to be gone, False when some still runs.
+
+    For a sandbox, `pid` is its first process: the kernel ends a PID namespace with it, however its processes hid,
+    and lets it go only when they are gone. Anything else is followed by its children. Safe to call twice.
+    """
+    tree = [(pid, started_at), *_below(pid)] if alive(pid, started_at) else [(pid, started_at)]
+    for member, since in tree:
+        _kill(member, since)
+    deadline = time.monotonic() + timeout
+    while any(alive(member, since) for member, since in tree):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_STEP_S)
+    return True
+
+
+def wait_gone(pid: int, started_at: str, timeout: float) -> bool:
+    """Waits until the process is gone, without polling where the kernel can tell."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return not alive(pid, started_at)
+    try:
+        if not alive(pid, started_at):
+            return True
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(timeout * 1000)) or not alive(pid, started_at)
+    finally:
+        os.close(handle)
+
+
+def _kill(pid: int, started_at: str) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            if alive(pid, started_at):  # checked after opening: the handle cannot come to mean another process
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+
+
+def _below(pid: int) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    waiting = [pid]
+    while waiting:
+        for child in _children(waiting.pop()):
+            since = started(child)
+            if since is not None:
+                found.append((child, since))
+                waiting.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                children += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return children
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Fields of /proc/<pid>/stat from the state on. The name before it may hold spaces and brackets."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    except OSError:
+        return "unknown"
