@@ -53,7 +53,7 @@ def teams_of(user: User | AnonymousUser) -> QuerySet[Team]:
 def team_for(user: User | AnonymousUser, slug: str, permission: Permission = Permission.READ) -> Team:
     """The team of that slug, for someone who may do this in it.
 
-    Raises Http404 for a stranger, the same as for no team at all, and PermissionDenied for a member with a smaller role.
+    Raises Http404 for a stranger, the same as for no team at all; PermissionDenied for a smaller role.
     """
     team = teams_of(user).filter(slug=slug).first()
     if team is None:

@@ -36,7 +36,7 @@ class ApiError(Refused):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls: a user, through a token of one team. `role` is the smaller of the token's and the user's own of now."""
+    """Who calls: a user, through a token of one team. `role` is the smaller of the token's and the user's of now."""
 
     user: User
     team: Team

@@ -21,9 +21,26 @@ from apps.accounts.models import Team, User
 from apps.workflows import documents, places, saving, secret_rules, vault
 from apps.workflows.documents import Raw
 from apps.workflows.errors import GroupUnknown, SecretRefused, VariableRefused
-from apps.workflows.importing import import_workflow as import_workflow
+from apps.workflows.importing import import_workflow
 from apps.workflows.models import Secret, Workflow
 from engine.ids import uuid7
+
+__all__ = [
+    "SavedSecret",
+    "allow_secrets",
+    "delete_group",
+    "delete_secret",
+    "delete_variable",
+    "delete_workflow",
+    "describe",
+    "import_workflow",
+    "save_plan",
+    "set_group",
+    "set_secret",
+    "set_settings",
+    "set_variable",
+    "transfer",
+]
 
 
 @dataclass(frozen=True)
@@ -169,7 +186,7 @@ def delete_workflow(workflow: Workflow, *, by: User | None) -> None:
     root = places.places_of(workflow).root
     with transaction.atomic():
         _lock(workflow)
-        unfinished = workflow.runs.exclude(status__in=["succeeded", "failed", "cancelled"]).count()  # type: ignore[attr-defined]
+        unfinished = workflow.runs.exclude(status__in=["succeeded", "failed", "cancelled"]).count()
         if unfinished:
             raise Refused(
                 f"{workflow.slug} has {unfinished} unfinished runs. Nothing was deleted. Cancel them first.",
@@ -189,9 +206,7 @@ def _lock(workflow: Workflow) -> int:
 
 
 def _save_lists(workflow: Workflow, raw: Raw) -> None:
-    documents.check(raw, workflow.team)
-    saving.write_variables(workflow, _objects(raw, "variables"))
-    saving.write_groups(workflow, _objects(raw, "groups"))
+    saving.write_lists(workflow, documents.check(raw, workflow.team))
     workflow.save(update_fields=["updated_at"])
 
 

@@ -50,8 +50,11 @@ class Report:
 
 
 class _Entry(Protocol):
-    name: str
-    executable: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def executable(self) -> bool: ...
 
     def open(self) -> IO[bytes]: ...
 

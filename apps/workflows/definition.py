@@ -46,7 +46,7 @@ class Definition:
         return {**self.variables, **self.groups[name].values}
 
     def choose_group(self, named: str = "", triggers_own: str = "") -> str:
-        """The group a start means: named, else the trigger's, else the only enabled one, else `default`; else refused."""
+        """The group a start means: named, the trigger's, the only enabled one, `default`, in this order."""
         for asked in (named, triggers_own):
             if asked:
                 self.resolve_group(asked)
@@ -91,14 +91,12 @@ def plan_of(workflow: Workflow, revision: int) -> document.Plan:
 
 def require_current(workflow: Workflow) -> None:
     """Raise NotCurrent (409, `migration_required`) unless contract and layout are the ones this release runs."""
-    if (
-        workflow.contract_version == document.CURRENT_CONTRACT
-        and workflow.code_layout_version == document.CURRENT_LAYOUT
-    ):
+    current = (document.CURRENT_CONTRACT, document.CURRENT_LAYOUT)
+    if (workflow.contract_version, workflow.code_layout_version) == current:
         return
     raise NotCurrent(
         f"{workflow.slug} has contract {workflow.contract_version} and code layout {workflow.code_layout_version};"
-        f" this release runs contract {document.CURRENT_CONTRACT} with layout {document.CURRENT_LAYOUT}. No run was made."
+        f" this release runs {document.CURRENT_CONTRACT} with layout {document.CURRENT_LAYOUT}. No run was made."
         " Export it, bring the document up to date, and import it again."
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.db import IntegrityError, transaction
@@ -40,9 +41,21 @@ def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Repor
         for section in portable.sections():
             section.check(document)
         tree.share(staging)
-        return _install(_target(team, document, by, report), staging, raw, document, by, report)  # noqa: PLR0913
+        workflow = _target(team, document, by, report)
+        return _install(workflow, _Arrival(staging, raw, document, by, report))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Arrival:
+    """What was sent, staged and checked."""
+
+    staging: Path
+    raw: Raw
+    document: WorkflowDocument
+    by: User
+    report: Report
 
 
 def _target(team: Team, document: WorkflowDocument, by: User, report: Report) -> Workflow:
@@ -61,26 +74,20 @@ def _target(team: Team, document: WorkflowDocument, by: User, report: Report) ->
     return existing
 
 
-def _install(  # noqa: PLR0913
-    workflow: Workflow, staging: Path, raw: Raw, document: WorkflowDocument, by: User, report: Report
-) -> Workflow:
+def _install(workflow: Workflow, arrival: _Arrival) -> Workflow:
     """Files first, under the gate, then the rows in one transaction; a failure of the rows takes the files back."""
     target = places.make_folders(workflow)
-    swap = tree.Swap(staging, target, report)
+    swap = tree.Swap(arrival.staging, target, arrival.report)
     try:
-        with gate.exclusive(workflow):
-            try:
-                swap.apply()
-                report.revision = _write_rows(workflow, raw, document, by)
-            except BaseException:
-                swap.undo()
-                raise
+        with gate.exclusive(workflow), swap:
+            swap.apply()
+            arrival.report.revision = _write_rows(workflow, arrival)
     except BaseException as wrong:
-        if report.created:
+        if arrival.report.created:
             shutil.rmtree(target.root, ignore_errors=True)
         if isinstance(wrong, IntegrityError):
             raise ImportRefused(
-                f"{document.slug} is being imported by someone else. Nothing was imported. Try again.", status=409
+                f"{workflow.slug} is being imported by someone else. Nothing was imported. Try again.", status=409
             ) from wrong
         raise
     swap.keep_replaced()
@@ -89,11 +96,12 @@ def _install(  # noqa: PLR0913
 
 
 @transaction.atomic
-def _write_rows(workflow: Workflow, raw: Raw, document: WorkflowDocument, by: User) -> int:
-    saving.write_document(workflow, raw, document, by)
+def _write_rows(workflow: Workflow, arrival: _Arrival) -> int:
+    by = arrival.by
+    saving.write_document(workflow, arrival.raw, arrival.document, by)
     # The workflow's own database last: what it applies is not taken back by this transaction.
     for section in sorted(portable.sections(), key=lambda section: section.SECTION.startswith("db/")):
-        section.load(workflow, document, by)
+        section.load(workflow, arrival.document, by)
     audit.record(
         "workflow.imported",
         workflow,

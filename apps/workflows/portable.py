@@ -41,6 +41,6 @@ def sections() -> tuple[Section, ...]:
 
 def _found() -> Iterator[Section]:
     for config in apps.get_app_configs():
-        if config.name.startswith("apps.") and config.module and config.name != "apps.workflows":
-            if module_has_submodule(config.module, "portable"):
-                yield cast(Section, importlib.import_module(f"{config.name}.portable"))
+        above = config.name.startswith("apps.") and config.name != "apps.workflows"
+        if above and config.module and module_has_submodule(config.module, "portable"):
+            yield cast(Section, importlib.import_module(f"{config.name}.portable"))

@@ -15,8 +15,6 @@ from apps.workflows.models import Group, PlanRevision, Variable, Workflow
 from engine import json_values
 from engine.document import WorkflowDocument
 
-Objects = list[Mapping[str, JsonValue]]
-
 
 def write_document(workflow: Workflow, raw: Raw, document: WorkflowDocument, by: User) -> Workflow:
     """Save every part of the document that this app owns; the row itself may be new."""
@@ -28,8 +26,7 @@ def write_document(workflow: Workflow, raw: Raw, document: WorkflowDocument, by:
     workflow.secret_names = list(document.secrets)
     workflow.settings = cast(Mapping[str, JsonValue], raw.get("settings") or {})
     workflow.save()
-    write_variables(workflow, cast(Objects, raw.get("variables") or []))
-    write_groups(workflow, cast(Objects, raw.get("groups") or []))
+    write_lists(workflow, document)
     write_plan(workflow, raw["plan"], by)
     return workflow
 
@@ -48,29 +45,15 @@ def write_plan(workflow: Workflow, plan: JsonValue, by: User | None) -> int:
     return live.number
 
 
-def write_variables(workflow: Workflow, variables: Objects) -> None:
+def write_lists(workflow: Workflow, document: WorkflowDocument) -> None:
+    """Replace variables and groups by the document's, in its order."""
     workflow.variables.all().delete()
     Variable.objects.bulk_create(
-        Variable(
-            workflow=workflow,
-            name=row["name"],
-            value=row.get("value"),
-            description=row.get("description") or "",
-            position=position,
-        )
-        for position, row in enumerate(variables)
+        Variable(workflow=workflow, name=row.name, value=row.value, description=row.description, position=position)
+        for position, row in enumerate(document.variables)
     )
-
-
-def write_groups(workflow: Workflow, groups: Objects) -> None:
     workflow.groups.all().delete()
     Group.objects.bulk_create(
-        Group(
-            workflow=workflow,
-            name=row["name"],
-            values=row.get("values") or {},
-            enabled=row.get("enabled", True),
-            position=position,
-        )
-        for position, row in enumerate(groups)
+        Group(workflow=workflow, name=row.name, values=row.values, enabled=row.enabled, position=position)
+        for position, row in enumerate(document.groups)
     )

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from apps.workflows import places
 from apps.workflows.bundle import MAX_FILE_BYTES, Report
@@ -36,7 +37,7 @@ def share(staging: Path) -> None:
 
 
 class Swap:
-    """The change of one workflow's files. `undo` puts everything back, `done` drops what was replaced."""
+    """The change of one workflow's files; an exception inside its `with` puts everything back."""
 
     def __init__(self, staging: Path, target: WorkflowPlaces, report: Report) -> None:
         self._staging = staging
@@ -44,6 +45,13 @@ class Swap:
         self._report = report
         self._undo: list[Callable[[], object]] = []
         self._replaced = staging / "replaced"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.undo()
 
     def apply(self) -> None:
         self._replaced.mkdir(mode=0o700)

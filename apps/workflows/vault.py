@@ -33,7 +33,7 @@ NONCE_BYTES = 12
 class Purpose(enum.StrEnum):
     """What a value is for: each has its own key, derived from the vault's."""
 
-    SECRET = "secret"
+    SECRET = "secret"  # noqa: S105 - a word, not a value
     RUN_INPUT = "run-input"
     TRIGGER = "trigger"
 
@@ -53,7 +53,7 @@ def encrypt(purpose: Purpose, row_id: object, data: bytes) -> Sealed:
     return Sealed(nonce + sealed, key_id)
 
 
-def decrypt(purpose: Purpose, row_id: object, ciphertext: bytes, key_id: str) -> bytes:
+def decrypt(purpose: Purpose, row_id: object, ciphertext: bytes | memoryview, key_id: str) -> bytes:
     """The data of a row. Raises SecretUnreadable when the key is not here or the ciphertext is not this row's."""
     master = _keys().get(key_id)
     if master is None:
@@ -89,7 +89,7 @@ def secrets_for(workflow: Workflow, names: Iterable[str]) -> dict[str, str]:
 
 
 def new_key() -> str:
-    """Put a new key first in the file; its id. Rows under the old keys stay readable, and are moved by `rotate_keys`."""
+    """Put a new key first in the file; its id. Rows under old keys stay readable; `rotate_keys` moves them."""
     made = _make_line()
     keyfiles.replace(_path(), "\n".join([made, *_path_lines()]))
     _read.cache_clear()

@@ -65,8 +65,8 @@ def _answer_errors(api: NinjaAPI) -> None:
         return problem(request, wrong.status_code, "refused", str(wrong))
 
     @api.exception_handler(Exception)
-    def fault(request: HttpRequest, _wrong: Exception) -> HttpResponse:
-        log.exception("The API failed at %s %s", request.method, request.path)
+    def fault(request: HttpRequest, wrong: Exception) -> HttpResponse:
+        log.error("The API failed at %s %s", request.method, request.path, exc_info=wrong)
         return problem(request, 500, "internal", "A fault of ours; it is in the log under this request id.")
 
 
