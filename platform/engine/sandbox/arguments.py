@@ -26,7 +26,7 @@ MADE_FILES = {
     "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-_NO_INTERPRETER_BELOW = ("/pulse", "/run", "/tmp", "/dev", "/proc", "/etc", "/sys", "/root", "/home")
+_NO_INTERPRETER_BELOW = ("/pulse", "/run", "/tmp", "/dev", "/proc", "/etc", "/sys", "/root", "/home")  # noqa: S108
 
 
 def arguments(policy: Policy, made_files: dict[str, int], seccomp: int, status: int, chdir: str) -> list[str]:

@@ -20,9 +20,7 @@ Kind = Literal["folder", "file", "socket", "any"]
 
 @dataclass(frozen=True)
 class Wish:
-    """A mount that is to be made: `relative` below `root` appears at `dest`. `adopt`: the platform's own files of a
-    workflow get the runner's group where a step is to write them.
-    """
+    """A mount that is to be made: `relative` below `root` appears at `dest`."""
 
     store: str
     root: Path
@@ -31,7 +29,6 @@ class Wish:
     write: bool = False
     kind: Kind = "folder"
     required: bool = False
-    adopt: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ def resolve(wish: Wish, runner: Runner, data_root: Path, *, create: bool = True)
     finally:
         os.close(root)
     try:
-        if wish.adopt and wish.write:
+        if wish.write:
             _adopt(opened, runner)
         status = os.fstat(opened)
         real = Path(os.readlink(f"/proc/self/fd/{opened}"))
@@ -212,6 +209,7 @@ def _missing(wish: Wish) -> Mount:
 
 
 def _adopt(opened: int, runner: Runner) -> None:
+    """What the platform owns and a step is to write gets the runner's group: this very inode, nothing below it."""
     status = os.fstat(opened)
     wanted = 0o070 if stat.S_ISDIR(status.st_mode) else 0o060
     if (

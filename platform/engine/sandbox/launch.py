@@ -204,7 +204,7 @@ def _command(
     status = parts.pipe("status")
     inside = list(argv)
     if frame is not None:
-        inside += [str(parts.pipe_in(frame)), str(parts.pipe("claims"))]
+        inside += [str(parts.content(frame)), str(parts.pipe("claims"))]
     made = {dest: parts.content(text.encode()) for dest, text in MADE_FILES.items()}
     flags = arguments(policy, made, parts.content(seccomp.program()), status, cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
@@ -226,10 +226,7 @@ class _Parts:
         here, there = os.pipe2(os.O_CLOEXEC)
         self._kept[name] = here
         os.set_blocking(here, False)
-        return self._give(there)
-
-    def pipe_in(self, data: bytes) -> int:
-        return self.content(data)
+        return self._give(there, inherit=name not in {"stdout", "stderr"})
 
     def content(self, data: bytes) -> int:
         """A descriptor that reads as `data`."""
@@ -249,9 +246,10 @@ class _Parts:
             os.close(descriptor)
         self._given, self._kept = [], {}
 
-    def _give(self, descriptor: int) -> int:
+    def _give(self, descriptor: int, *, inherit: bool = True) -> int:
         self._given.append(descriptor)
-        self.inherited.append(descriptor)
+        if inherit:
+            self.inherited.append(descriptor)
         return descriptor
 
 

@@ -256,7 +256,12 @@ def _granted(declared: Declared, host: Host, access_to_code: Mapping[str, str]) 
         for name, access in access_to_code.items():
             source, dest, write = grants.below(host.workflow.code, host.workflow.code / name), f"{CODE}/{name}", access
             yield grants.Wish(
-                "code", host.workflow.root, f"code/{source}", dest, write == Access.WRITE, "any", adopt=True
+                "code",
+                host.workflow.root,
+                f"code/{source}",
+                dest,
+                write == Access.WRITE,
+                "any",
             )
 
 
