@@ -67,6 +67,16 @@ class Sandbox:
         """What the command writes to its second descriptor; -1 when it was started without a frame."""
         return self._ends.get("claims", -1)
 
+    def release(self, frame: bytes) -> None:
+        """Hands over the frame of a command that was started with `hold`: until then its `boot.py` waits.
+
+        Closing the sandbox without it is an empty frame. It must fit into a pipe (64 KiB).
+        """
+        descriptor = self._ends.pop("frame")
+        with contextlib.suppress(BrokenPipeError):
+            os.write(descriptor, frame)
+        os.close(descriptor)
+
     def kill(self) -> None:
         """Ends every process of the sandbox at once, however it hid. Safe to call again."""
         if not self.gone():
@@ -151,17 +161,19 @@ def start(
     env: Mapping[str, str],
     cwd: str,
     frame: bytes | None = None,
+    hold: bool = False,
     limits: Limits | None = None,
 ) -> Sandbox:
     """Starts `argv` inside and returns once its first process is known; SandboxRefused when nothing was started.
 
     The policy's descriptors are closed in any case. With a `frame` two more arguments follow `argv`: the numbers of the
-    descriptors to read it from, to its end, and to write claims to. The calling thread must outlive the sandbox: when
+    descriptors to read it from, to its end, and to write claims to. With `hold` the frame is handed over later, by
+    `Sandbox.release`. The calling thread must outlive the sandbox: when
     it ends, the kernel kills the sandbox.
     """
     parts = _Parts()
     try:
-        command = _command(policy, parts, argv, cwd, frame, limits or policy.declared.limits)
+        command = _command(policy, parts, argv, cwd, parts.hold() if hold else frame, limits or policy.declared.limits)
         runner = policy.host.tools.runner
         drop = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
         process = subprocess.Popen(
@@ -198,13 +210,13 @@ def _refuse_start(sandbox: Sandbox) -> None:
 
 
 def _command(
-    policy: Policy, parts: _Parts, argv: Sequence[str], cwd: str, frame: bytes | None, limits: Limits
+    policy: Policy, parts: _Parts, argv: Sequence[str], cwd: str, frame: bytes | int | None, limits: Limits
 ) -> list[str]:
     tools = policy.host.tools
     status = parts.pipe("status")
     inside = list(argv)
     if frame is not None:
-        inside += [str(parts.content(frame)), str(parts.pipe("claims"))]
+        inside += [str(frame if isinstance(frame, int) else parts.content(frame)), str(parts.pipe("claims"))]
     made = {dest: parts.content(text.encode()) for dest, text in MADE_FILES.items()}
     flags = arguments(policy, made, parts.content(seccomp.program()), status, cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
@@ -227,6 +239,12 @@ class _Parts:
         self._kept[name] = here
         os.set_blocking(here, False)
         return self._give(there, inherit=name not in {"stdout", "stderr"})
+
+    def hold(self) -> int:
+        """A reading end for the sandbox; what it reads is written here later, to `frame`."""
+        there, here = os.pipe2(os.O_CLOEXEC)
+        self._kept["frame"] = here
+        return self._give(there)
 
     def content(self, data: bytes) -> int:
         """A descriptor that reads as `data`."""
