@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.sandbox import processes, seccomp
 from engine.sandbox.arguments import MADE_FILES, arguments
@@ -68,7 +69,7 @@ class Sandbox:
         return self._ends.get("claims", -1)
 
     def release(self, frame: bytes) -> None:
-        """Hands over the frame of a command that was started with `hold`: until then its `boot.py` waits.
+        """Hands over the frame of a command that was started with its frame "later": until then its `boot.py` waits.
 
         Closing the sandbox without it is an empty frame. It must fit into a pipe (64 KiB).
         """
@@ -160,20 +161,19 @@ def start(
     argv: Sequence[str],
     env: Mapping[str, str],
     cwd: str,
-    frame: bytes | None = None,
-    hold: bool = False,
+    frame: bytes | Literal["later"] | None = None,
     limits: Limits | None = None,
 ) -> Sandbox:
     """Starts `argv` inside and returns once its first process is known; SandboxRefused when nothing was started.
 
     The policy's descriptors are closed in any case. With a `frame` two more arguments follow `argv`: the numbers of the
-    descriptors to read it from, to its end, and to write claims to. With `hold` the frame is handed over later, by
-    `Sandbox.release`. The calling thread must outlive the sandbox: when
+    descriptors to read it from, to its end, and to write claims to. A frame that is given "later" is handed over
+    by `Sandbox.release`. The calling thread must outlive the sandbox: when
     it ends, the kernel kills the sandbox.
     """
     parts = _Parts()
     try:
-        command = _command(policy, parts, argv, cwd, parts.hold() if hold else frame, limits or policy.declared.limits)
+        command = _command(policy, parts, argv, cwd, frame, limits or policy.declared.limits)
         runner = policy.host.tools.runner
         drop = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
         process = subprocess.Popen(
@@ -210,13 +210,13 @@ def _refuse_start(sandbox: Sandbox) -> None:
 
 
 def _command(
-    policy: Policy, parts: _Parts, argv: Sequence[str], cwd: str, frame: bytes | int | None, limits: Limits
+    policy: Policy, parts: _Parts, argv: Sequence[str], cwd: str, frame: bytes | str | None, limits: Limits
 ) -> list[str]:
     tools = policy.host.tools
     status = parts.pipe("status")
     inside = list(argv)
     if frame is not None:
-        inside += [str(frame if isinstance(frame, int) else parts.content(frame)), str(parts.pipe("claims"))]
+        inside += [str(parts.content(frame) if isinstance(frame, bytes) else parts.hold()), str(parts.pipe("claims"))]
     made = {dest: parts.content(text.encode()) for dest, text in MADE_FILES.items()}
     flags = arguments(policy, made, parts.content(seccomp.program()), status, cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
