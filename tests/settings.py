@@ -37,3 +37,5 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+STATIC_ROOT = PULSE_DATA / "static-root"  # whitenoise warns when there is none
+STATIC_ROOT.mkdir(exist_ok=True)
