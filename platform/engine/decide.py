@@ -22,6 +22,9 @@ class StepView:
     status: StepStatus
     next_step_id: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "status", StepStatus(self.status))  # a row holds it as plain text
+
 
 class RouteFileUnreadable(Exception):
     """The route file is there but may not be read: no regular file, too large, not text."""

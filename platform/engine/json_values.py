@@ -40,15 +40,12 @@ def load(text: bytes | str) -> JsonValue:
 
 def dump(value: Any) -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8. Raises `NotJson` for what JSON cannot say."""
-    try:
-        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8")
-    except RecursionError:
-        raise NotJson("it is nested too deep") from None
-    except UnicodeError:
-        raise NotJson("it holds half of a surrogate pair") from None
-    except (TypeError, ValueError) as error:
-        raise NotJson(str(error)) from None
+    return _encoded(value, sort_keys=True)
+
+
+def encode(value: Any) -> bytes:
+    """As `dump`, with the keys in the order they have."""
+    return _encoded(value, sort_keys=False)
 
 
 def type_name(value: Any) -> TypeName:
@@ -86,6 +83,18 @@ def same(one: Any, other: Any) -> bool:
 
 def contains(values: Iterable[Any], wanted: Any) -> bool:
     return any(same(value, wanted) for value in values)
+
+
+def _encoded(value: Any, *, sort_keys: bool) -> bytes:
+    try:
+        text = json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8")
+    except RecursionError:
+        raise NotJson("it is nested too deep") from None
+    except UnicodeError:
+        raise NotJson("it holds half of a surrogate pair") from None
+    except (TypeError, ValueError) as error:
+        raise NotJson(str(error)) from None
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

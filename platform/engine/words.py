@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -46,6 +46,9 @@ def _regular_expression(value: str) -> str:
         raise ValueError(f"is no regular expression: {error}") from None
     return value
 
+
+Many = Annotated[tuple[T, ...], Strict(strict=False)]
+"""A list in the document; a tuple in the model, so that what was parsed stays as it was."""
 
 Omittable = Annotated[T | None, BeforeValidator(_not_null)]
 """A key that may be left out, and is None then. `null` written out is refused."""

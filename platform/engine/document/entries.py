@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from engine.document.steps import ParameterName
 from engine.parameters import Parameter
-from engine.words import EnvironmentName, FilePath, GroupName, Label, Omittable, OptionalLabel, Shape
+from engine.words import EnvironmentName, FilePath, GroupName, Label, Many, Omittable, OptionalLabel, Shape
 
 Clock = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
@@ -41,9 +41,9 @@ class Trigger(Shape):
     name: Label
     group: OptionalLabel = ""
     enabled: bool = True
-    events: tuple[Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_]+)?$")], ...] = ()
+    events: Many[Annotated[str, Field(pattern=r"^[a-z_]+(\.[a-z_]+)?$")]] = ()
     mode: Literal["raw", "envelope"] = "raw"
-    allowed_variables: tuple[EnvironmentName, ...] = ()
+    allowed_variables: Many[EnvironmentName] = ()
     inputs: dict[ParameterName, Parameter] = Field(default={})
     result: Omittable[FilePath] = None
     mappings: Mappings = Mappings()
@@ -52,7 +52,7 @@ class Trigger(Shape):
 class After(Shape):
     """Other schedules a schedule waits for."""
 
-    schedules: Annotated[tuple[Label, ...], Field(min_length=1)]
+    schedules: Annotated[Many[Label], Field(min_length=1)]
     status: Literal["succeeded", "any"] = "succeeded"
     deadline: Omittable[Clock] = None
 
@@ -62,9 +62,9 @@ class Schedule(Shape):
 
     name: Label
     cron: Annotated[str, Field(max_length=200)] = ""
-    dates: tuple[str, ...] = ()
+    dates: Many[str] = ()
     timezone: Annotated[str, Field(min_length=1, max_length=64)]
-    groups: Annotated[tuple[GroupName, ...], Field(min_length=1)]
+    groups: Annotated[Many[GroupName], Field(min_length=1)]
     enabled: bool = True
     collision: Literal["skip", "queue_latest", "coalesce"] = "skip"
     missed: Literal["latest", "all", "none"] = "latest"

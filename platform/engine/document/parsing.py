@@ -2,63 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from engine import json_values
+from engine.document import meaning, release
+from engine.document.meaning import Around
+from engine.document.release import Place, Unsupported
 from engine.document.steps import Plan
 from engine.document.workflow import WorkflowDocument
 from engine.problems import Problem, Refused, json_path
 
 Model = TypeVar("Model", bound=BaseModel)
 
+WORDS = {
+    "extra_forbidden": ("unknown_key", "There is no such key here. Remove it, or mend its spelling."),
+    "missing": ("missing_key", "This key is missing."),
+    "union_tag_not_found": ("missing_key", "This key is missing."),
+    "null": ("null", "null stands where a value is needed. Leave the key out, or give a value."),
+}
+
 
 class DocumentRefused(Refused):
     """The document was refused; nothing of it was saved."""
 
 
-def parse_workflow(raw: Mapping[str, Any]) -> WorkflowDocument:
-    """Raises `DocumentRefused`."""
-    return _parse(WorkflowDocument, raw)
+def parse_workflow(
+    raw: Mapping[str, Any],
+    *,
+    tools: Collection[str] = release.TOOLS,
+    code_packages: Collection[str] = (),
+    secret_values: Collection[str] = (),
+) -> WorkflowDocument:
+    """A whole document, as imported or saved. Raises `DocumentRefused` with everything that is wrong.
+
+    tools: names a step may be granted. code_packages: `graph.top_level_packages` of the code tree.
+    secret_values: values of stored secrets, none of which may stand in a contract.
+    """
+    parsed, problems = _shape(WorkflowDocument, _text(raw), release.in_workflow(raw))
+    if parsed is None:
+        raise DocumentRefused(problems)
+    around = Around(frozenset(tools), frozenset(code_packages), frozenset(parsed.secrets))
+    problems += meaning.workflow_problems(parsed, around)
+    problems += meaning.secret_problems(parsed.plan, secret_values, "$.plan")
+    if problems:
+        raise DocumentRefused(problems)
+    return parsed
 
 
-def parse_plan(raw: Mapping[str, Any]) -> Plan:
-    """Raises `DocumentRefused`."""
-    return _parse(Plan, raw)
+def parse_plan(
+    raw: Mapping[str, Any],
+    *,
+    tools: Collection[str] = release.TOOLS,
+    code_packages: Collection[str] = (),
+    secrets: Collection[str] | None = None,
+    secret_values: Collection[str] = (),
+) -> Plan:
+    """A plan by itself: on save, and again on each load. Raises `DocumentRefused`.
+
+    secrets: names the workflow may use; None when that is not to be judged. What was parsed is remembered, since a
+    run reads its plan again before each step; treat it as frozen, the JSON values in it too.
+    """
+    around = Around(frozenset(tools), frozenset(code_packages), None if secrets is None else frozenset(secrets))
+    plan = _plan(_text(raw), around)
+    problems = list(meaning.secret_problems(plan, secret_values)) if secret_values else []
+    if problems:
+        raise DocumentRefused(problems)
+    return plan
 
 
-def _parse(model: type[Model], raw: Mapping[str, Any]) -> Model:
+@lru_cache(maxsize=128)
+def _plan(text: bytes, around: Around) -> Plan:
+    parsed, problems = _shape(Plan, text, release.in_plan(json_values.load(text)))
+    if parsed is not None:
+        problems += meaning.plan_problems(parsed, around)
+    if parsed is None or problems:
+        raise DocumentRefused(problems)
+    return parsed
+
+
+def _text(raw: Mapping[str, Any]) -> bytes:
     try:
-        return model.model_validate_json(json_values.dump(raw))
+        return json_values.encode(raw)
     except json_values.NotJson as error:
         raise DocumentRefused([Problem("$", "not_json", f"This is no JSON document: {error}.")]) from None
+
+
+def _shape(model: type[Model], text: bytes, unsupported: Iterable[Unsupported]) -> tuple[Model | None, list[Problem]]:
+    """The parsed model when its shape holds, and what is wrong so far. Unsupported parts are not judged further."""
+    later = list(unsupported)
+    problems = [one.problem() for one in later]
+    try:
+        return model.model_validate_json(text), problems
     except ValidationError as error:
-        raise DocumentRefused(
-            _problem(raw, details) for details in error.errors(include_url=False, include_context=True)
-        ) from None
+        raw = json_values.load(text)
+        found = [(_place(raw, details), details) for details in error.errors(include_url=False)]
+        problems += [_problem(place, details) for place, details in found if not _follows(place, details, found, later)]
+        return None, problems
 
 
-def _problem(raw: Mapping[str, Any], details: ErrorDetails) -> Problem:
-    path = json_path(_in_document(raw, details["loc"], details["type"]))
-    if details["type"] == "extra_forbidden":
-        return Problem(path, "unknown_key", "There is no such key here. Remove it, or mend its spelling.")
-    return Problem(path, details["type"], f"{details['msg']}.")
+def _follows(
+    place: Place,
+    details: ErrorDetails,
+    found: Sequence[tuple[Place, ErrorDetails]],
+    later: Sequence[Unsupported],
+) -> bool:
+    """Whether it says nothing of its own: it lies in an unsupported part, or a list is short of its faulty entries."""
+    if any(place[: len(one.covers)] == one.covers for one in later):
+        return True
+    return details["type"] == "too_short" and any(
+        len(other) > len(place) and other[: len(place)] == place for other, _ in found
+    )
 
 
-def _in_document(raw: Any, location: Sequence[str | int], kind: str) -> list[str | int]:
-    """pydantic names the member of a union it tried; such names are no place in the document."""
+def _problem(place: Place, details: ErrorDetails) -> Problem:
+    code, message = WORDS.get(details["type"], ("bad_value", ""))
+    if details["type"] == "union_tag_invalid":
+        message = f"A kind is one of {details['ctx']['expected_tags']}."
+    if not message:
+        code = "wrong_type" if details["type"].endswith("_type") else code
+        message = details["msg"].removeprefix("Value error, ").replace("Tuple", "List").rstrip(".") + "."
+    return Problem(json_path(place), code, message[:1].upper() + message[1:])
+
+
+def _place(raw: Any, details: ErrorDetails) -> Place:
+    """pydantic names the member of a union that it tried; such names are no place in the document."""
     found: list[str | int] = []
     here = raw
+    location: Sequence[str | int] = details["loc"]
     for index, part in enumerate(location):
-        last = index == len(location) - 1
-        inside = isinstance(part, int) or (isinstance(here, Mapping) and part in here)
-        if inside or (last and kind == "missing"):
+        missing = details["type"] == "missing" and index == len(location) - 1
+        if missing or isinstance(part, int) or (isinstance(here, Mapping) and part in here):
             found.append(part)
             here = _step_into(here, part)
-    return found
+    if details["type"].startswith("union_tag"):
+        found.append("kind")
+    return tuple(found)
 
 
 def _step_into(here: Any, part: str | int) -> Any:

@@ -14,6 +14,7 @@ from engine.words import (
     FilePath,
     Label,
     LongText,
+    Many,
     Omittable,
     OptionalLabel,
     OptionalStepId,
@@ -75,7 +76,7 @@ class Access(Shape):
 class Network(Shape):
     """Hosts a step may reach, as `name:port`. Nothing listed is no network."""
 
-    hosts: tuple[Annotated[str, Field(pattern=r"^[a-z0-9.:\[\]-]{1,253}:[0-9]{1,5}$")], ...] = ()
+    hosts: Many[Annotated[str, Field(pattern=r"^[a-z0-9.:\[\]-]{1,253}:[0-9]{1,5}$")]] = ()
 
 
 def _as_timeout(data: dict[str, Any]) -> int:
@@ -121,14 +122,14 @@ class StepBase(Shape):
     id: StepId
     title: OptionalTitle = ""
     description: LongText = ""
-    context_dependencies: tuple[DependencyText, ...] = ()
-    context_output: tuple[FilePath, ...] = ()
+    context_dependencies: Many[DependencyText] = ()
+    context_output: Many[FilePath] = ()
     script_parameters: dict[ParameterName, Parameter] = Field(default={})
     validation: Validation = Validation()
-    tools: tuple[ToolName, ...] = ()
-    secrets: tuple[SecretText, ...] = ()
-    requires: tuple[RequiredName, ...] = ()
-    capabilities: tuple[Literal["browser"], ...] = ()
+    tools: Many[ToolName] = ()
+    secrets: Many[SecretText] = ()
+    requires: Many[RequiredName] = ()
+    capabilities: Many[Literal["browser"]] = ()
     access: Access = Access()
     network: Network = Network()
     limits: Limits = Limits()
@@ -166,7 +167,7 @@ class BranchStep(StepBase):
 
     kind: Literal["branch"]
     question: Annotated[LongText, Field(min_length=1)]
-    routes: Annotated[tuple[Route, ...], Field(min_length=2, max_length=50)]
+    routes: Annotated[Many[Route], Field(min_length=2, max_length=50)]
     default_route_id: OptionalLabel = ""
     source: Literal["file", "human"] = "file"
 
@@ -181,7 +182,7 @@ class RoutingStep(StepBase):
 
     kind: Literal["routing"]
     question: Annotated[LongText, Field(min_length=1)]
-    routes: Annotated[tuple[Route, ...], Field(min_length=2, max_length=50)]
+    routes: Annotated[Many[Route], Field(min_length=2, max_length=50)]
     default_route_id: OptionalLabel = ""
 
 
@@ -209,7 +210,7 @@ class ScriptedCall(Shape):
 
 class ScriptedBatch(Shape):
     kind: Literal["scripted"]
-    calls: Annotated[tuple[ScriptedCall, ...], Field(min_length=1, max_length=1000)]
+    calls: Annotated[Many[ScriptedCall], Field(min_length=1, max_length=1000)]
     max_parallel: Annotated[int, Field(ge=1, le=8)] = 1
 
 
@@ -220,7 +221,7 @@ class MessageSequenceStep(StepBase):
     """An agent works through `items` in one conversation."""
 
     kind: Literal["message_sequence"]
-    items: Annotated[tuple[Item, ...], Field(min_length=1, max_length=200)]
+    items: Annotated[Many[Item], Field(min_length=1, max_length=200)]
     max_corrections: Annotated[int, Field(ge=0, le=20)] = 3
     tier: Literal[1, 2, 3] = 2
 
@@ -239,8 +240,8 @@ class OrchestratorStep(StepBase):
     """An agent calls its routes."""
 
     kind: Literal["orchestrator"]
-    items: Annotated[tuple[Item, ...], Field(max_length=200)] = ()
-    routes: Annotated[tuple[DelegatedRoute, ...], Field(min_length=1, max_length=50)]
+    items: Annotated[Many[Item], Field(max_length=200)] = ()
+    routes: Annotated[Many[DelegatedRoute], Field(min_length=1, max_length=50)]
     max_corrections: Annotated[int, Field(ge=0, le=20)] = 3
     tier: Literal[1, 2, 3] = 2
 
@@ -251,7 +252,7 @@ class HumanInputStep(StepBase):
     kind: Literal["human_input"]
     question: Annotated[LongText, Field(min_length=1)]
     context: LongText = ""
-    options: tuple[Label, ...] = ()
+    options: Many[Label] = ()
     free_text: bool = False
     form: dict[str, JsonValue] = Field(default={})
     answer_by: Literal["viewer", "operator", "editor", "owner"] = "operator"
@@ -268,7 +269,7 @@ Step = Annotated[
 class Plan(Shape):
     """The ordered steps. The first one starts; each goes on to its `next_step_id`, else to the next in the list."""
 
-    steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=500)]
+    steps: Annotated[Many[Step], Field(min_length=1, max_length=500)]
 
     def step(self, step_id: str) -> Step | None:
         return next((step for step in self.steps if step.id == step_id), None)

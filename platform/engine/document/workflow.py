@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from engine.document.entries import Schedule, Trigger
 from engine.document.steps import Plan
-from engine.words import EnvironmentName, GroupName, LongText, Omittable, Shape, Slug, Title
+from engine.words import EnvironmentName, GroupName, LongText, Many, Omittable, Shape, Slug, Title
 
 CURRENT_LAYOUT = 1
 CURRENT_CONTRACT = "1.0.44"
@@ -39,13 +39,13 @@ class Retention(Shape):
 
 class NotifyRule(Shape):
     on: Literal["failed", "needs_attention", "late", "ownership_rejected", "question"]
-    to: Annotated[tuple[Annotated[str, Field(pattern=r"^(slack|mail|hook):.+$")], ...], Field(min_length=1)]
+    to: Annotated[Many[Annotated[str, Field(pattern=r"^(slack|mail|hook):.+$")]], Field(min_length=1)]
 
 
 class Notify(Shape):
     """Whom to tell of what."""
 
-    rules: tuple[NotifyRule, ...] = ()
+    rules: Many[NotifyRule] = ()
     quiet_hours: Annotated[str, Field(pattern=r"^([0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9])?$")] = ""
 
 
@@ -66,12 +66,12 @@ class WorkflowDocument(Shape):
     slug: Slug
     title: Title
     objective: LongText = ""
-    variables: tuple[Variable, ...] = ()
-    groups: tuple[Group, ...] = ()
-    secrets: tuple[EnvironmentName, ...] = ()
+    variables: Many[Variable] = ()
+    groups: Many[Group] = ()
+    secrets: Many[EnvironmentName] = ()
     plan: Plan
-    triggers: tuple[Trigger, ...] = ()
-    schedules: tuple[Schedule, ...] = ()
+    triggers: Many[Trigger] = ()
+    schedules: Many[Schedule] = ()
     settings: Settings = Settings()
 
     @property

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from engine.words import Count, FilePath, Label, Omittable, Pattern, Shape
+from engine.words import Count, FilePath, Label, Many, Omittable, Pattern, Shape
 
 MAX_FILES = 20
 MAX_CHECKS = 100
 
 ValueType = Literal["string", "number", "integer", "boolean", "array", "object", "null"]
+RowCount = Annotated[int, Field(ge=0, le=9999)]
 JsonPathText = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -42,7 +43,7 @@ class FileRule(Shape):
     file_name: FilePath
     must_exist: bool = True
     content: Omittable[dict[str, JsonValue]] = Field(default=None, alias="schema")
-    json_checks: Annotated[tuple[JsonCheck, ...], Field(max_length=MAX_CHECKS)] = ()
+    json_checks: Annotated[Many[JsonCheck], Field(max_length=MAX_CHECKS)] = ()
 
 
 class DatabaseRule(Shape):
@@ -50,11 +51,11 @@ class DatabaseRule(Shape):
 
     name: Label
     sql: Annotated[str, Field(min_length=1, max_length=20_000)]
-    min_rows: Omittable[Count] = None
-    max_rows: Omittable[Count] = None
-    checks: Annotated[tuple[JsonCheck, ...], Field(max_length=MAX_CHECKS)] = ()
+    min_rows: Omittable[RowCount] = None
+    max_rows: Omittable[RowCount] = None
+    checks: Annotated[Many[JsonCheck], Field(max_length=MAX_CHECKS)] = ()
 
 
 class Validation(Shape):
-    files: Annotated[tuple[FileRule, ...], Field(max_length=MAX_FILES)] = ()
-    db: Annotated[tuple[DatabaseRule, ...], Field(max_length=MAX_FILES)] = ()
+    files: Annotated[Many[FileRule], Field(max_length=MAX_FILES)] = ()
+    db: Annotated[Many[DatabaseRule], Field(max_length=MAX_FILES)] = ()
