@@ -13,6 +13,7 @@ from django.conf import settings
 
 from apps.workflows.models import Workflow
 from engine.places import DataPlaces, WorkflowPlaces
+from engine.sandbox import host
 
 SHARED = 0o770
 PASSABLE = 0o711
@@ -64,8 +65,7 @@ def make(folder: Path, mode: int) -> None:
 
 def runner_gid() -> int | None:
     """The group that steps run under, when launches drop to another uid; None when they do not."""
-    uid: int = settings.PULSE_RUNNER_UID
-    return uid if uid and os.geteuid() == 0 else None
+    return host.runner(data_places().root, settings.PULSE_RUNNER_UID).gid if os.geteuid() == 0 else None
 
 
 def give_to_runner(path: Path, mode: int) -> None:

@@ -26,6 +26,7 @@ from django.conf import settings
 from apps.workflows.errors import SecretUnreadable
 from apps.workflows.models import Secret, Workflow
 from engine import keyfiles
+from engine.redaction import redactor
 
 NONCE_BYTES = 12
 
@@ -36,6 +37,7 @@ class Purpose(enum.StrEnum):
     SECRET = "secret"  # noqa: S105 - a word, not a value
     RUN_INPUT = "run-input"
     TRIGGER = "trigger"
+    MFA = "second-factor"
 
 
 class Sealed(NamedTuple):
@@ -47,6 +49,7 @@ class Sealed(NamedTuple):
 
 def encrypt(purpose: Purpose, row_id: object, data: bytes) -> Sealed:
     """`data` sealed for this row alone, under the newest key."""
+    _remember(purpose, data)
     key_id, master = next(iter(_keys().items()))
     nonce = secrets.token_bytes(NONCE_BYTES)
     sealed = AESGCM(_derive(master, purpose)).encrypt(nonce, data, _bound_to(purpose, row_id))
@@ -67,12 +70,14 @@ def decrypt(purpose: Purpose, row_id: object, ciphertext: bytes | memoryview, ke
     sealed = bytes(ciphertext)
     nonce, rest = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
     try:
-        return AESGCM(_derive(master, purpose)).decrypt(nonce, rest, _bound_to(purpose, row_id))
+        data = AESGCM(_derive(master, purpose)).decrypt(nonce, rest, _bound_to(purpose, row_id))
     except InvalidTag:
         raise SecretUnreadable(
             f"This {purpose} does not open with its key {key_id}: it was changed, or moved from another row."
             " Nothing was started. Save the value again."
         ) from None
+    _remember(purpose, data)
+    return data
 
 
 def secrets_for(workflow: Workflow, names: Iterable[str]) -> dict[str, str]:
@@ -115,6 +120,12 @@ def keyed_digest(name: str, data: bytes) -> str:
     """
     key = keyfiles.read_or_make(settings.PULSE_DATA / "secrets" / "digest.key").encode()
     return hmac.new(key, name.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+
+def _remember(purpose: Purpose, data: bytes) -> None:
+    """A secret that this process has seen is masked in whatever it logs from now on."""
+    if purpose is Purpose.SECRET:
+        redactor.remember(data.decode(errors="surrogateescape"))
 
 
 def _bound_to(purpose: Purpose, row_id: object) -> bytes:

@@ -1,10 +1,39 @@
-"""The ASGI application that daphne serves."""
+"""The ASGI application: the front, then pages and API by Django, and live pages by Channels."""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
+from channels.auth import AuthMiddlewareStack
+from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.security.websocket import OriginValidator
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-application = get_asgi_application()
+_pages = get_asgi_application()
+
+from django.conf import settings  # noqa: E402
+from django.urls import URLPattern, path  # noqa: E402
+
+from config.front import Front  # noqa: E402
+
+
+def _sockets() -> list[URLPattern]:
+    if find_spec("apps.runs.live.consumer") is None:
+        return []
+    from apps.runs.live.consumer import LiveConsumer
+
+    return [path("ws/live", LiveConsumer.as_asgi())]
+
+
+application = Front(
+    ProtocolTypeRouter(
+        {
+            "http": _pages,
+            # Whole origins: a host of ALLOWED_HOSTS on another port is another site. A missing origin is refused.
+            "websocket": OriginValidator(AuthMiddlewareStack(URLRouter(_sockets())), settings.PULSE_ORIGINS),
+        }
+    ),
+    proxies=settings.PULSE_PROXIES,
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -19,9 +19,7 @@ def number(name: str, default: int) -> int:
     try:
         return int(raw)
     except ValueError:
-        raise ImproperlyConfigured(
-            f"{name} must be a whole number, not {raw!r}. Nothing was started."
-        ) from None
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {raw!r}. Nothing was started.") from None
 
 
 def flag(name: str) -> bool:
@@ -51,4 +49,22 @@ def postgresql(url: str) -> dict[str, object]:
         "PASSWORD": unquote(parts.password or ""),
         "HOST": parts.hostname or "",
         "PORT": str(parts.port or ""),
+        "OPTIONS": dict(parse_qsl(parts.query)),
+    }
+
+
+def mail(url: str) -> dict[str, object]:
+    """Django's mail settings for `smtp://user:password@host:port` (STARTTLS) or `smtps://…` (TLS from the start)."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"smtp", "smtps"} or not parts.hostname:
+        raise ImproperlyConfigured("PULSE_MAIL_URL must be smtp://… or smtps://…, with a host. Nothing was started.")
+    local = parts.hostname in {"127.0.0.1", "localhost", "::1"}
+    return {
+        "EMAIL_HOST": parts.hostname,
+        "EMAIL_PORT": parts.port or (465 if parts.scheme == "smtps" else 587),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp" and not local,
+        "EMAIL_TIMEOUT": 20,
     }

@@ -1,11 +1,37 @@
-"""Every address of the product."""
+"""Every address of the product. An app's own are in its `urls.py`."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from config import health
+from config.api import api
+
+MODULES = (
+    "apps.webhooks.hook_urls",
+    "apps.accounts.urls",
+    "apps.workflows.urls",
+    "apps.tools.urls",
+    "apps.runs.urls",
+    "apps.runs.live.urls",
+    "apps.webhooks.urls",
+    "apps.dashboard.urls",
+)
+
+
+def _existing() -> list[URLResolver]:
+    return [path("", include(module)) for module in MODULES if find_spec(module) is not None]
+
+
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    path("metrics", health.metrics, name="metrics"),
+    path("api/v1/", api.urls),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
+    *_existing(),
 ]

@@ -1,0 +1,139 @@
+"""How the product is: alive, ready, and in numbers for Prometheus."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Count, Min
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from apps.runs.models import Run, Worker
+from apps.tools.models import OwnershipDiagnostic
+
+SILENT = timedelta(seconds=60)
+UNFINISHED = (Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.WAITING, Run.Status.NEEDS_ATTENTION)
+STARTED_AT = timezone.now()
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Alive: 200 whenever this process answers. Names the release of every process; other releases are a warning."""
+    processes: list[dict[str, object]] = []
+    warnings: list[str] = []
+    try:
+        for worker in _living():
+            processes.append(_told(worker))
+            if worker.release != settings.PULSE_RELEASE:
+                warnings.append(
+                    f"A {worker.role} runs release {worker.release}, this web process {settings.PULSE_RELEASE}."
+                    " Restart the older one."
+                )
+    except DatabaseError:
+        warnings.append("The database does not answer.")
+    return JsonResponse(
+        {
+            "status": "ok",
+            "release": settings.PULSE_RELEASE,
+            "started_at": STARTED_AT.isoformat(),
+            "pid": os.getpid(),
+            "processes": processes,
+            "warnings": warnings,
+        }
+    )
+
+
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Ready: 200 when requests can be served whole, else 503 and what is missing."""
+    checks = {"database": _database(), "cache": _cache(), "data": _data()}
+    ready = all(answer == "ok" for answer in checks.values())
+    return JsonResponse({"status": "ready" if ready else "not_ready", **checks}, status=200 if ready else 503)
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus text, for this machine or for who has `PULSE_METRICS_TOKEN`."""
+    if not _may_read_metrics(request):
+        return HttpResponse("Not found\n", status=404, content_type="text/plain")
+    lines = "\n".join(_lines(timezone.now()))
+    return HttpResponse(lines + "\n", content_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _living() -> list[Worker]:
+    return list(Worker.objects.filter(stopped_at=None, heartbeat_at__gt=timezone.now() - SILENT).order_by("started_at"))
+
+
+def _told(worker: Worker) -> dict[str, object]:
+    return {
+        "role": worker.role,
+        "pid": worker.pid,
+        "release": worker.release,
+        "started_at": worker.started_at.isoformat(),
+        "heartbeat_at": worker.heartbeat_at.isoformat(),
+    }
+
+
+def _database() -> str:
+    try:
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            return "migrations are missing: run manage.py migrate"
+    except DatabaseError:
+        return "does not answer"
+    return "ok"
+
+
+def _cache() -> str:
+    try:
+        cache.set("readyz", "1", 5)
+        return "ok" if cache.get("readyz") == "1" else "does not keep what it is given"
+    except OSError:
+        return "does not answer"
+    except Exception as wrong:  # noqa: BLE001 - redis raises errors of its own that are no OSError
+        return f"does not answer ({type(wrong).__name__})"
+
+
+def _data() -> str:
+    return "ok" if os.access(settings.PULSE_DATA, os.W_OK | os.X_OK) else "the data folder cannot be written"
+
+
+def _may_read_metrics(request: HttpRequest) -> bool:
+    if settings.PULSE_METRICS_TOKEN:
+        given = request.headers.get("Authorization", "").encode()
+        return hmac.compare_digest(given, f"Bearer {settings.PULSE_METRICS_TOKEN}".encode())
+    return request.META.get("REMOTE_ADDR") in {"127.0.0.1", "::1"}
+
+
+def _lines(now: datetime) -> Iterator[str]:
+    yield "# HELP pulse_info The release of this web process."
+    yield "# TYPE pulse_info gauge"
+    yield f'pulse_info{{release="{settings.PULSE_RELEASE}"}} 1'
+    counts = dict(Run.objects.filter(status__in=UNFINISHED).values_list("status").annotate(n=Count("id")).order_by())
+    yield "# HELP pulse_runs_unfinished Runs that have not ended."
+    yield "# TYPE pulse_runs_unfinished gauge"
+    for status in UNFINISHED:
+        yield f'pulse_runs_unfinished{{status="{status.value}"}} {counts.get(status.value, 0)}'
+    oldest = Run.objects.filter(status=Run.Status.QUEUED).aggregate(oldest=Min("queued_at"))["oldest"]
+    yield "# HELP pulse_queue_oldest_seconds How long the oldest queued run has waited."
+    yield "# TYPE pulse_queue_oldest_seconds gauge"
+    yield f"pulse_queue_oldest_seconds {(now - oldest).total_seconds() if oldest else 0:.3f}"
+    yield "# HELP pulse_processes Processes with a heartbeat in the last minute."
+    yield "# TYPE pulse_processes gauge"
+    living = _living()
+    for role in sorted({worker.role for worker in living}):
+        yield f'pulse_processes{{role="{role}"}} {sum(worker.role == role for worker in living)}'
+    yield "# HELP pulse_slots Runs that the living workers can advance at once."
+    yield "# TYPE pulse_slots gauge"
+    yield f"pulse_slots {sum(worker.slots for worker in living)}"
+    yield "# HELP pulse_ownership_rejections_total Tool calls refused for reasons of ownership."
+    yield "# TYPE pulse_ownership_rejections_total counter"
+    yield f"pulse_ownership_rejections_total {OwnershipDiagnostic.objects.count()}"
