@@ -37,15 +37,6 @@ class Opened:
     token: str | None
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a session works for. All None or empty for a session outside any run."""
-
-    run_id: UUID | None = None
-    step_id: str = ""
-    attempt_id: UUID | None = None
-
-
 def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -70,12 +61,11 @@ def open_session(  # noqa: PLR0913
     Raises SessionRefused, and nothing was opened: an unknown tool, a parent that is no live authority of the same
     workflow and user, a user without the right to it, a second session for one run or one attempt (`ambiguous`).
     """
-    work = Work(run_id, step_id, attempt_id)
     session_kind = Kind(kind)
     _check_grants(tools, db_access)
     _check_parent(session_kind, workflow, acting_user, parent)
     _check_rights(session_kind, workflow, acting_user, db_access)
-    _check_single(session_kind, work)
+    _check_single(session_kind, run_id, attempt_id)
     token = TOKEN_MARK + secrets.token_urlsafe(32) if with_token else None
     session = ToolSession.objects.create(
         kind=session_kind,
@@ -83,10 +73,10 @@ def open_session(  # noqa: PLR0913
         workflow=workflow,
         acting_user=acting_user,
         parent=parent,
-        run_id=work.run_id,
-        step_id=work.step_id,
-        attempt_id=work.attempt_id,
-        tools=sorted(set(tools)),
+        run_id=run_id,
+        step_id=step_id,
+        attempt_id=attempt_id,
+        tools=_with_receipts(tools),
         db_access=db_access,
         token_sha256=token_digest(token) if token else None,
         opened_at=now or timezone.now(),
@@ -132,9 +122,18 @@ def _check_grants(tools: Collection[str], db_access: str) -> None:
     unknown = sorted(name for name in set(tools) if not catalogue.known(name))
     if unknown:
         raise SessionRefused(
-            f"There is no tool named {', '.join(unknown)}. No session was opened. Known: {', '.join(catalogue.names())}.",
+            f"There is no tool named {', '.join(unknown)}. No session was opened."
+            f" The tools are: {', '.join(catalogue.names())}.",
             code=Code.TOOL_NOT_FOUND,
         )
+
+
+def _with_receipts(tools: Collection[str]) -> list[str]:
+    """The right to mutate brings the right to read back what became of it."""
+    granted = set(tools)
+    if any(definition.mutates for definition in map(catalogue.find, granted) if definition):
+        granted.add(catalogue.READ_RECEIPT)
+    return sorted(granted)
 
 
 def _check_parent(kind: Kind, workflow: Workflow, user: User, parent: ToolSession | None) -> None:
@@ -175,11 +174,11 @@ def required_permission(kind: str, db_access: str) -> Permission:
     return Permission.EDIT
 
 
-def _check_single(kind: Kind, work: Work) -> None:
+def _check_single(kind: Kind, run_id: UUID | None, attempt_id: UUID | None) -> None:
     if kind == Kind.RUN:
-        twin = Q(run_id=work.run_id)
+        twin = Q(run_id=run_id)
     elif kind == Kind.STEP:
-        twin = Q(attempt_id=work.attempt_id)
+        twin = Q(attempt_id=attempt_id)
     else:
         return
     if ToolSession.objects.filter(twin, kind=kind).exists():

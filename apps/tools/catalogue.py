@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 if TYPE_CHECKING:
     from apps.tools.work import Executor, Work
 
-JSON = Any
+READ_RECEIPT = "read_receipt"
 
 
 @dataclass(frozen=True)

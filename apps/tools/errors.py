@@ -34,7 +34,7 @@ class Code(enum.StrEnum):
     LIMIT_EXCEEDED = "limit_exceeded"
     RESULT_TOO_LARGE = "result_too_large"
     LEASE_LOST = "lease_lost"
-    UNKNOWN = "mutation_unknown"
+    UNKNOWN = "unknown"
     NOT_FOUND = "not_found"
 
 

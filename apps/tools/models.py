@@ -62,7 +62,7 @@ class ToolSession(models.Model):
     tools = models.JSONField(default=list, help_text="The session's own allow list.")
     db_access = models.CharField(max_length=10, default="none", help_text="none, read or read-write.")
     state = models.CharField(max_length=10, choices=State.choices, default=State.LIVE)
-    token_sha256 = models.CharField(max_length=64, unique=True, null=True)
+    token_sha256 = models.CharField(max_length=64, unique=True, null=True)  # noqa: DJ001 - null is no token; unique
     opened_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=64, blank=True)

@@ -1,0 +1,212 @@
+"""The ledger: journals imported in batches, sealed, verified, exported (BEHAVIOUR 6.6)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from apps.tools import journal
+from apps.tools.journal import Entry, Journal, Row
+from apps.tools.models import LedgerSeal, ToolCall, ToolSession
+from apps.workflows.places import data_places
+from engine import keyfiles
+
+BATCH = 200
+KEY_FILE = "ledger.key"
+
+on_imported: list[Callable[[UUID, Sequence[ToolCall]], None]] = []
+"""Called with the session's id and the rows, inside the transaction that stores them."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check of one session's chain found. `sealed` says that nothing can be missing at its end."""
+
+    session_id: UUID
+    rows: int
+    sealed: bool
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def open_journal(session: ToolSession) -> Journal:
+    """The session's journal, for appending. Close it."""
+    return Journal(journal_path(session), key_of(session.attempt_id or session.pk))
+
+
+def journal_path(session: ToolSession) -> Path:
+    workflow = data_places().workflow(str(session.workflow.team_id), str(session.workflow_id))
+    return workflow.root / "journals" / f"{session.pk}.jsonl"
+
+
+def key_of(subject: UUID) -> bytes:
+    """The key of one attempt's chain, or of one session's: derived from a key file outside the database."""
+    return hmac.digest(_master(str(settings.PULSE_DATA)), f"ledger:{subject}".encode(), hashlib.sha256)
+
+
+class Import:
+    """Moves rows of one journal into the ledger. Remembers how far it came; a new one finds out by itself."""
+
+    def __init__(self, session_id: UUID, opened: Journal) -> None:
+        self._session_id = session_id
+        self._journal = opened
+        self._offset = 0
+
+    def run(self) -> int:
+        """Import what is new, in batches of one short transaction each; returns how many rows."""
+        if not self._journal.path.exists():
+            return 0
+        imported = 0
+        batch: list[Row] = []
+        end = self._offset
+        for row, offset in self._journal.rows(self._offset):
+            batch.append(row)
+            end = offset
+            if len(batch) == BATCH:
+                imported += _store(self._session_id, batch)
+                self._offset, batch = end, []
+        if batch:
+            imported += _store(self._session_id, batch)
+            self._offset = end
+        return imported
+
+
+def store_seal(session: ToolSession, seal: journal.Seal) -> None:
+    LedgerSeal.objects.get_or_create(
+        session=session,
+        defaults={
+            "rows": seal.rows,
+            "last_hmac": seal.last_hmac,
+            "hmac": seal.hmac,
+            "sealed_at": timezone.now(),
+        },
+    )
+
+
+def verify(session_id: UUID) -> Verdict:
+    """Recompute the chain of a session out of the ledger: a row changed, added or missing is a problem."""
+    session = ToolSession.objects.get(pk=session_id)
+    key = key_of(session.attempt_id or session.pk)
+    problems: list[str] = []
+    previous, count = "", 0
+    for call in ToolCall.objects.filter(session_id=session_id).order_by("seq").iterator():
+        count += 1
+        problems.extend(_faults(call, key, count, previous))
+        previous = call.hmac
+    seal = LedgerSeal.objects.filter(session_id=session_id).first()
+    if seal is not None:
+        problems.extend(_seal_faults(seal, key, count, previous))
+    elif session.state == ToolSession.State.ENDED:
+        problems.append("the session has ended, but its chain has no seal")
+    return Verdict(session_id, count, seal is not None, tuple(problems))
+
+
+def export(session_id: UUID) -> Iterator[dict[str, Any]]:
+    """The rows of a session in their order, as they are chained, then its seal."""
+    for call in ToolCall.objects.filter(session_id=session_id).order_by("seq").iterator():
+        entry = _entry(call)
+        row = {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
+        yield {"seq": call.seq, "previous_hmac": call.previous_hmac, **row, "hmac": call.hmac}
+    seal = LedgerSeal.objects.filter(session_id=session_id).first()
+    if seal is not None:
+        yield {"seal": str(session_id), "rows": seal.rows, "last_hmac": seal.last_hmac, "hmac": seal.hmac}
+
+
+def _store(session_id: UUID, rows: list[Row]) -> int:
+    from apps.tools import receipts
+
+    with transaction.atomic():
+        last = (
+            ToolCall.objects.filter(session_id=session_id).order_by("-seq").values_list("seq", flat=True).first() or 0
+        )
+        calls = [_call(row) for row in rows if row.seq > last]
+        if not calls:
+            return 0
+        ToolCall.objects.bulk_create(calls, ignore_conflicts=True)
+        receipts.settle_answered([row for row in rows if row.seq > last])
+        for announce in on_imported:
+            announce(session_id, calls)
+    return len(calls)
+
+
+def _call(row: Row) -> ToolCall:
+    entry = row.entry
+    return ToolCall(
+        call_id=UUID(entry.call_id),
+        session_id=UUID(entry.session_id),
+        authority_id=UUID(entry.authority_id),
+        workflow_id=UUID(entry.workflow_id),
+        run_id=_uuid(entry.run_id),
+        step_id=entry.step_id,
+        attempt_id=_uuid(entry.attempt_id),
+        seq=row.seq,
+        tool=entry.tool,
+        argument_digest=entry.argument_digest,
+        verdict=entry.verdict,
+        outcome=entry.outcome,
+        error_code=entry.error_code,
+        started_at=journal.moment(entry.started_us),
+        duration_us=entry.duration_us,
+        previous_hmac=row.previous_hmac,
+        hmac=row.hmac,
+    )
+
+
+def _entry(call: ToolCall) -> Entry:
+    return Entry(
+        call_id=str(call.call_id),
+        session_id=str(call.session_id),
+        authority_id=str(call.authority_id),
+        workflow_id=str(call.workflow_id),
+        run_id=journal.text(call.run_id),
+        step_id=call.step_id,
+        attempt_id=journal.text(call.attempt_id),
+        tool=call.tool,
+        argument_digest=call.argument_digest,
+        verdict=call.verdict,
+        outcome=call.outcome,
+        error_code=call.error_code,
+        started_us=journal.microseconds(call.started_at),
+        duration_us=call.duration_us,
+    )
+
+
+def _faults(call: ToolCall, key: bytes, place: int, previous: str) -> Iterator[str]:
+    if call.seq != place:
+        yield f"row {place} is missing: the next one is {call.seq}"
+    if call.previous_hmac != previous:
+        yield f"row {call.seq} does not follow the row before it"
+    expected = journal.row_hmac(key, call.seq, call.previous_hmac, _entry(call))
+    if not hmac.compare_digest(expected, call.hmac):
+        yield f"row {call.seq} was changed or was not written by the platform"
+
+
+def _seal_faults(seal: LedgerSeal, key: bytes, count: int, last: str) -> Iterator[str]:
+    if not hmac.compare_digest(journal.seal_hmac(key, seal.rows, seal.last_hmac), seal.hmac):
+        yield "the seal was changed"
+    if seal.rows != count:
+        yield f"the seal counts {seal.rows} rows, the ledger has {count}"
+    if seal.last_hmac != last:
+        yield "the last row is not the one that was sealed"
+
+
+@lru_cache(maxsize=4)
+def _master(data: str) -> bytes:
+    return keyfiles.read_or_make(Path(data) / "secrets" / KEY_FILE).encode()
+
+
+def _uuid(text: str) -> UUID | None:
+    return UUID(text) if text else None

@@ -1,0 +1,101 @@
+"""What travels: strict JSON, its canonical form, and frames of a 32-bit big-endian length and UTF-8 JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import Any, NoReturn
+from uuid import UUID
+
+MAX_FRAME = 4 * 1024 * 1024
+MAX_DEPTH = 64
+HEADER = struct.Struct(">I")
+
+
+class Malformed(Exception):
+    """The bytes are no JSON that we take; the text says why."""
+
+
+def parse(raw: bytes) -> Any:
+    """JSON out of bytes. Refuses invalid UTF-8, NaN and Infinity, duplicate keys, and more than MAX_DEPTH levels.
+
+    Lone surrogates and numbers beyond what a float holds are refused by `canonical`, which each call goes through.
+    """
+    try:
+        value = _decoder.decode(raw.decode())
+    except UnicodeDecodeError:
+        raise Malformed("The message is not valid UTF-8.") from None
+    except RecursionError:
+        raise Malformed(f"The message is nested deeper than {MAX_DEPTH} levels.") from None
+    except ValueError as error:
+        raise Malformed(f"The message is not valid JSON: {error}.") from None
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise Malformed(f"The message is nested deeper than {MAX_DEPTH} levels.")
+    return value
+
+
+def canonical(value: Any) -> bytes:
+    """One spelling for equal values: sorted keys, no spaces, UTF-8."""
+    try:
+        return _canonical(value).encode()
+    except UnicodeEncodeError:
+        raise Malformed("A text holds a lone surrogate, which is no character.") from None
+    except ValueError:
+        raise Malformed("A number is NaN or infinite.") from None
+
+
+def argument_digest(tool: str, arguments: Any) -> str:
+    return hashlib.sha256(canonical([tool, arguments])).hexdigest()
+
+
+def frame(value: Any) -> bytes:
+    """The bytes of one frame; larger than HEADER + MAX_FRAME is for the caller to refuse."""
+    body = _compact(value).encode()
+    return HEADER.pack(len(body)) + body
+
+
+def call_id(text: Any) -> UUID:
+    """The id of a call, as its client made it."""
+    if isinstance(text, str) and len(text) == 36:
+        try:
+            return UUID(text)
+        except ValueError:
+            pass
+    raise Malformed("The call's id must be a UUID in its 36 character form, made once for each call.")
+
+
+def printable(text: str) -> str:
+    """On one line, without what could end the quotes it is shown in."""
+    return "".join(character if character.isprintable() and character != '"' else "?" for character in text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _deeper_than(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(item.values())
+            elif isinstance(item, list):
+                deeper.extend(item)
+        if not deeper:
+            return False
+        level = deeper
+    return any(isinstance(item, (dict, list)) for item in level)
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode

@@ -1,0 +1,185 @@
+"""Connections to one workflow's database, each for one thread: bounded, guarded, closed by who opened it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from apps.tools.errors import Code, ToolFailure
+from apps.tools.workflow_db import hints, reserved
+from apps.tools.workflow_db.guard import Guard, Mode
+from apps.tools.workflow_db.regexp import Regexp, TooSlow
+
+TIME_LIMIT_S = 10.0
+BUSY_S = 5.0
+VALUE_LIMIT = 8 * 1024 * 1024
+MAX_PAGES = 1024 * 1024  # of 4 KiB
+PROGRESS_OPS = 20_000
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LENGTH: VALUE_LIMIT,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1024 * 1024,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 200,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1000,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 20,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+
+
+class Connection:
+    """One guarded connection. `for_caller` runs a caller's statements, `for_platform` the platform's own."""
+
+    def __init__(self, path: Path, *, mode: Mode) -> None:
+        self.statements = reserved.Statements()
+        self._caller_mode = mode
+        self._guard = Guard()
+        self._deadline = float("inf")
+        self.timed_out = False
+        suffix = "?mode=ro" if mode is Mode.READ else "?mode=rw"
+        self.raw = sqlite3.connect(
+            f"file:{quote(str(path))}{suffix}", uri=True, isolation_level=None, timeout=BUSY_S, cached_statements=64
+        )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        raw = self.raw
+        raw.execute("PRAGMA foreign_keys=ON")
+        raw.execute("PRAGMA trusted_schema=OFF")
+        raw.execute("PRAGMA synchronous=NORMAL")
+        raw.execute("PRAGMA cache_size=-8000")
+        raw.execute(f"PRAGMA max_page_count={MAX_PAGES}").fetchone()
+        for limit, value in LIMITS.items():
+            raw.setlimit(limit, value)
+        raw.create_function("regexp", 2, Regexp(lambda: self._deadline), deterministic=True)
+        raw.set_authorizer(self._guard)
+        raw.set_progress_handler(self._too_late, PROGRESS_OPS)
+
+    def _too_late(self) -> int:
+        if time.monotonic() < self._deadline:
+            return 0
+        self.timed_out = True
+        return 1
+
+    @contextmanager
+    def for_caller(self, seconds: float = TIME_LIMIT_S) -> Iterator[sqlite3.Connection]:
+        """Statements of a caller: guarded, bounded in time, errors as ToolFailure with the likely fix."""
+        self._guard.mode, self._guard.why = self._caller_mode, ""
+        self._deadline, self.timed_out = time.monotonic() + seconds, False
+        try:
+            yield self.raw
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, TooSlow) as error:
+            raise self._failure(error) from None
+        finally:
+            self._guard.mode, self._deadline = Mode.PLATFORM, float("inf")
+
+    def for_platform(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+        """One of `self.statements`."""
+        return self.raw.execute(statement, parameters)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One transaction; rolled back, and nothing happened, when the block raises."""
+        try:
+            self.for_platform(self.statements.begin)
+        except sqlite3.OperationalError as error:
+            raise ToolFailure(
+                Code.BUSY, f"The workflow's database stayed locked: {error}.", "Nothing was done. Try again."
+            ) from None
+        try:
+            yield
+            self.for_platform(self.statements.commit)
+        except BaseException:
+            with suppress(sqlite3.Error):  # SQLite rolls back by itself on some errors
+                self.for_platform(self.statements.rollback)
+            raise
+
+    def _failure(self, error: Exception) -> ToolFailure:
+        if self.timed_out or isinstance(error, TooSlow):
+            return ToolFailure(
+                Code.LIMIT_EXCEEDED,
+                f"The statement did not finish within {TIME_LIMIT_S:g} s and was ended. Nothing was changed.",
+                "Narrow it with WHERE, add an index by a migration, or take it in parts.",
+            )
+        if "locked" in str(error):
+            return ToolFailure(Code.BUSY, f"The workflow's database stayed locked: {error}.", "Try again.")
+        why = self._guard.why
+        message = f"Refused: {why}." if why and _is_denial(error) else f"{error}"
+        return ToolFailure(Code.SQL_ERROR, message, hints.likely_fix(self, str(error), why))
+
+    def tables(self) -> list[tuple[str, str, str]]:
+        """(name, table or view, SQL) of all that a caller may see."""
+        return list(self.for_platform(self.statements.tables))
+
+    def columns(self, table: str) -> list[tuple[str, str, int, Any, int]]:
+        return list(self.for_platform(self.statements.columns, (table,)))
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+class Database:
+    """A workflow's database for one thread: a read-only connection and a writing one, each opened when first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader: Connection | None = None
+        self._writer: Connection | None = None
+
+    @property
+    def reader(self) -> Connection:
+        if self._reader is None:
+            make(self.path)
+            self._reader = Connection(self.path, mode=Mode.READ)
+        return self._reader
+
+    @property
+    def writer(self) -> Connection:
+        if self._writer is None:
+            make(self.path)
+            self._writer = Connection(self.path, mode=Mode.WRITE)
+        return self._writer
+
+    def close(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def make(path: Path) -> None:
+    """The database with the platform's tables, made when it is not there yet. Closed to all but the platform's user."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    raw = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)
+    try:
+        present = raw.execute("SELECT count(*) FROM sqlite_master WHERE name GLOB '_pulse_*' AND type = 'table'")
+        if present.fetchone()[0] == len(reserved.TABLES):
+            return
+        raw.execute("PRAGMA journal_mode=WAL").fetchone()
+        raw.execute("BEGIN IMMEDIATE")
+        for table in reserved.TABLES:
+            raw.execute(table)
+        raw.execute("COMMIT")
+    finally:
+        raw.close()
+
+
+def _is_denial(error: Exception) -> bool:
+    text = str(error)
+    return "not authorized" in text or "prohibited" in text or "authoriz" in text

@@ -1,0 +1,117 @@
+"""What a statement may touch, decided while SQLite compiles it. Everything that is not listed is denied."""
+
+from __future__ import annotations
+
+import enum
+import sqlite3
+
+RESERVED = "_pulse_"
+READABLE_INTERNAL = frozenset({"sqlite_sequence", "sqlite_stat1"})
+READ_PRAGMAS = frozenset(
+    {
+        "foreign_key_check",
+        "foreign_key_list",
+        "index_info",
+        "index_list",
+        "index_xinfo",
+        "integrity_check",
+        "page_count",
+        "page_size",
+        "quick_check",
+        "table_info",
+        "table_xinfo",
+        "user_version",
+    }
+)
+NO_ARGUMENT = frozenset({"page_count", "page_size", "user_version"})
+DENIED_FUNCTIONS = frozenset(
+    {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "sqlite_compileoption_get", "zipfile"}
+)
+DDL_HINT = (
+    "Tables are changed by a file under db/migrations, which the platform applies. Tools only read and write rows."
+)
+
+
+class Mode(enum.Enum):
+    READ = "read"
+    WRITE = "write"
+    MIGRATE = "migrate"
+    PLATFORM = "platform"
+
+
+class Guard:
+    """The authorizer of one connection. `mode` says for whom the next statement is; `why` is the last denial's reason.
+
+    SQLite asks only when it compiles, and Python keeps compiled statements by their text: the platform's own
+    statements carry a text that nobody can guess (`reserved.Statements`), so no caller's text ever meets theirs.
+    """
+
+    def __init__(self) -> None:
+        self.mode = Mode.PLATFORM
+        self.why = ""
+
+    def __call__(
+        self, action: int, first: str | None, second: str | None, _database: str | None, _source: str | None
+    ) -> int:
+        if self.mode is Mode.PLATFORM:
+            return sqlite3.SQLITE_OK
+        why = self._denied(action, first or "", second)
+        if why is None:
+            return sqlite3.SQLITE_OK
+        self.why = why
+        return sqlite3.SQLITE_DENY
+
+    def _denied(self, action: int, first: str, second: str | None) -> str | None:
+        if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE):
+            return None
+        if action == sqlite3.SQLITE_READ:
+            return self._reading(first)
+        if action == sqlite3.SQLITE_FUNCTION:
+            return f"the function {second} is not offered" if (second or "").lower() in DENIED_FUNCTIONS else None
+        if action == sqlite3.SQLITE_PRAGMA:
+            return _pragma(first.lower(), second)
+        if action in _ROWS:
+            return self._writing(first)
+        return self._other(action, first)
+
+    def _reading(self, table: str) -> str | None:
+        name = table.lower()
+        if name.startswith(RESERVED):
+            return f"the table {table} is the platform's own"
+        if name.startswith("sqlite_") and name not in READABLE_INTERNAL and self.mode is not Mode.MIGRATE:
+            return f"{table} is not readable; use action=describe to see the tables and their columns"
+        return None
+
+    def _writing(self, table: str) -> str | None:
+        name = table.lower()
+        if self.mode is Mode.READ:
+            return "this tool only reads; use mutate_workflow_db to write"
+        if name.startswith(RESERVED):
+            return f"the table {table} is the platform's own"
+        if name.startswith("sqlite_") and self.mode is not Mode.MIGRATE:
+            return f"{table} cannot be written"
+        return None
+
+    def _other(self, action: int, first: str) -> str | None:
+        if action in _FILES:
+            return "ATTACH, DETACH and what reaches other files are not offered: a workflow has one database"
+        if action in _TRANSACTIONS:
+            return "transactions are the platform's: each call is one, all its statements or none"
+        if self.mode is not Mode.MIGRATE:
+            return f"the structure of the database cannot be changed here. {DDL_HINT}"
+        if first.lower().startswith(RESERVED):
+            return f"names that begin with {RESERVED} are the platform's own"
+        return None
+
+
+def _pragma(name: str, argument: str | None) -> str | None:
+    if name not in READ_PRAGMAS or (name in NO_ARGUMENT and argument is not None):
+        return f"PRAGMA {name} is not offered; these are: {', '.join(sorted(READ_PRAGMAS))}"
+    if argument is not None and argument.lower().startswith(RESERVED):
+        return f"the table {argument} is the platform's own"
+    return None
+
+
+_ROWS = frozenset({sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE})
+_FILES = frozenset({sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_CREATE_VTABLE})
+_TRANSACTIONS = frozenset({sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT})

@@ -1,0 +1,122 @@
+"""Reading a workflow's database: one read-only statement, a description, an integrity check."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from apps.tools.errors import Code, ToolFailure
+from apps.tools.workflow_db import values
+from apps.tools.workflow_db.database import TIME_LIMIT_S, Database
+from apps.tools.workflow_db.sql import first_word
+
+MAX_ROWS = 10_000
+DEFAULT_ROWS = 500
+PAGE_BYTES = 2 * 1024 * 1024
+READING_WORDS = frozenset({"SELECT", "WITH", "VALUES", "PRAGMA", "EXPLAIN"})
+
+
+def query(
+    database: Database,
+    sql: str,
+    parameters: Any = None,
+    *,
+    max_rows: int = DEFAULT_ROWS,
+    offset: int = 0,
+    seconds: float = TIME_LIMIT_S,
+) -> dict[str, Any]:
+    """`{columns, rows, row_count, offset, next_offset}`; rows are objects.
+
+    `next_offset` is null only when nothing follows: a page ends at `max_rows` or at PAGE_BYTES, never in silence.
+    """
+    word = first_word(sql)
+    if word not in READING_WORDS:
+        raise ToolFailure(
+            Code.SQL_ERROR,
+            f"Refused: this tool reads; {word or 'an empty text'} does not. Nothing was done.",
+            "Use mutate_workflow_db for INSERT, UPDATE and DELETE." if word else "Give one SELECT in `sql`.",
+        )
+    bound = values.parameters(parameters)
+    with database.reader.for_caller(seconds) as raw:
+        cursor = raw.execute(sql, bound)
+        columns = _columns(cursor)
+        for _ in range(offset):
+            if cursor.fetchone() is None:
+                break
+        return _page(cursor, columns, max_rows, offset)
+
+
+def _columns(cursor: sqlite3.Cursor) -> list[str]:
+    columns = [field[0] for field in cursor.description or ()]
+    if len(set(columns)) != len(columns):
+        double = sorted({name for name in columns if columns.count(name) > 1})
+        raise ToolFailure(
+            Code.SQL_ERROR,
+            f"Two columns of the result have the same name: {', '.join(double)}. Nothing was returned.",
+            "Name them apart with AS.",
+        )
+    return columns
+
+
+def _page(cursor: sqlite3.Cursor, columns: list[str], max_rows: int, offset: int) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    taken = 0
+    more = False
+    for found in cursor:
+        taken += values.size(found)
+        if len(rows) == max_rows or (rows and taken > PAGE_BYTES):
+            more = True
+            break
+        rows.append(values.row(columns, found))
+    return {
+        "columns": columns,
+        "rows": rows,
+        "row_count": len(rows),
+        "offset": offset,
+        "next_offset": offset + len(rows) if more else None,
+    }
+
+
+def describe(database: Database) -> dict[str, Any]:
+    """The tables and views with their columns, keys, indexes and row counts; never the platform's own."""
+    reader = database.reader
+    tables = []
+    for name, kind, sql in reader.tables():
+        described: dict[str, Any] = {
+            "name": name,
+            "type": kind,
+            "columns": [
+                {
+                    "name": column,
+                    "type": type_,
+                    "not_null": bool(not_null),
+                    "default": default,
+                    "primary_key": bool(key),
+                }
+                for column, type_, not_null, default, key in reader.columns(name)
+            ],
+            "indexes": [index for index, _ in reader.for_platform(reader.statements.indexes, (name,))],
+            "sql": sql,
+        }
+        if kind == "table":
+            described["rows"] = _count(database, name)
+        tables.append(described)
+    return {"tables": tables, "bytes": database.path.stat().st_size, "sqlite_version": sqlite3.sqlite_version}
+
+
+def _count(database: Database, table: str) -> int:
+    quoted = table.replace('"', '""')
+    with database.reader.for_caller() as raw:
+        row = raw.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()  # noqa: S608 - a name out of the schema, quoted
+    return int(row[0])
+
+
+def integrity_check(database: Database) -> dict[str, Any]:
+    """`{ok, messages, foreign_keys}`: what SQLite's own checks say."""
+    with database.reader.for_caller() as raw:
+        messages = [row[0] for row in raw.execute("PRAGMA integrity_check(100)")]
+        broken = [
+            {"table": table, "rowid": rowid, "refers_to": parent}
+            for table, rowid, parent, _ in raw.execute("PRAGMA foreign_key_check").fetchmany(100)
+        ]
+    return {"ok": messages == ["ok"] and not broken, "messages": messages, "foreign_keys": broken}

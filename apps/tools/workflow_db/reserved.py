@@ -1,0 +1,71 @@
+"""The platform's own tables inside a workflow's database: receipts, fences, applied migrations. No tool sees them."""
+
+from __future__ import annotations
+
+import secrets
+
+RECEIPTS = """
+CREATE TABLE IF NOT EXISTS _pulse_receipts (
+    call_id TEXT PRIMARY KEY, state TEXT NOT NULL, run_id TEXT, session_id TEXT NOT NULL,
+    argument_digest TEXT NOT NULL, result TEXT, at TEXT NOT NULL
+) WITHOUT ROWID
+"""
+FENCES = "CREATE TABLE IF NOT EXISTS _pulse_fences (run_id TEXT PRIMARY KEY, fence INTEGER NOT NULL) WITHOUT ROWID"
+MIGRATIONS = """
+CREATE TABLE IF NOT EXISTS _pulse_migrations (
+    name TEXT PRIMARY KEY, digest TEXT NOT NULL, snapshot TEXT, at TEXT NOT NULL
+) WITHOUT ROWID
+"""
+TABLES = (RECEIPTS, FENCES, MIGRATIONS)
+
+
+class Statements:
+    """The platform's statements for one connection, each with a mark that a caller cannot guess (see `guard.Guard`)."""
+
+    def __init__(self) -> None:
+        mark = secrets.token_hex(16)
+        for name, text in _TEXTS.items():
+            setattr(self, name, f"/* {mark} */ {text}")
+
+    begin: str
+    commit: str
+    rollback: str
+    fence: str
+    raise_fence: str
+    receipt: str
+    add_receipt: str
+    applied: str
+    add_migration: str
+    tables: str
+    indexes: str
+    columns: str
+
+
+_TEXTS = {
+    "begin": "BEGIN IMMEDIATE",
+    "commit": "COMMIT",
+    "rollback": "ROLLBACK",
+    "fence": "SELECT fence FROM _pulse_fences WHERE run_id = ?",
+    "raise_fence": (
+        "INSERT INTO _pulse_fences (run_id, fence) VALUES (?, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET fence = max(fence, excluded.fence)"
+    ),
+    "receipt": "SELECT state, result, argument_digest, session_id, at FROM _pulse_receipts WHERE call_id = ?",
+    "add_receipt": (
+        "INSERT INTO _pulse_receipts (call_id, state, run_id, session_id, argument_digest, result, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+    ),
+    "applied": "SELECT name, digest FROM _pulse_migrations",
+    "add_migration": (
+        "INSERT INTO _pulse_migrations (name, digest, snapshot, at)"
+        " VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+    ),
+    "tables": (
+        "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
+        " AND name NOT LIKE '\\_pulse\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    ),
+    "indexes": (
+        "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql IS NOT NULL ORDER BY name"
+    ),
+    "columns": 'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?)',
+}
