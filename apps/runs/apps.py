@@ -5,3 +5,11 @@ from django.apps import AppConfig
 
 class RunsConfig(AppConfig):
     name = "apps.runs"
+
+    def ready(self) -> None:
+        from apps.runs import queue, rejections
+        from apps.tools import diagnostics
+
+        queue.harden()
+        if rejections.tell_runs not in diagnostics.on_rejected:
+            diagnostics.on_rejected.append(rejections.tell_runs)

@@ -36,6 +36,8 @@ class Worker(models.Model):
     stopping_at = models.DateTimeField(null=True, help_text="A planned stop: it takes no run any more.")
     cut_at = models.DateTimeField(null=True, help_text="The drain is over: what still runs is ended.")
     stopped_at = models.DateTimeField(null=True)
+    cluster_pid = models.PositiveIntegerField(null=True, help_text="The main process of its cluster.")
+    cluster_started = models.CharField(max_length=32, blank=True)
 
     objects = WorkerQuerySet.as_manager()
 
@@ -66,6 +68,9 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def running(self) -> Self:
         return self.filter(status=Run.Status.RUNNING)
+
+    def queued(self) -> Self:
+        return self.filter(status=Run.Status.QUEUED)
 
     def waiting_for_slot(self) -> Self:
         return self.filter(status=Run.Status.QUEUED, reason_code=Run.NO_SLOT)
@@ -116,6 +121,7 @@ class Run(models.Model):
     queued_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    wake_at = models.DateTimeField(null=True, help_text="When a run that waits for a time is queued again.")
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=200, blank=True)
     may_still_run = models.BooleanField(default=False, help_text="The old process tree was not seen to be gone.")
@@ -123,6 +129,7 @@ class Run(models.Model):
     last_seq = models.PositiveBigIntegerField(default=0, help_text="The last event's sequence number.")
     # The lease: who may write for this run. A writer compares the fence, never only the name.
     lease_worker = models.ForeignKey(Worker, on_delete=models.SET_NULL, null=True, related_name="leases")
+    lease_host = models.CharField(max_length=120, blank=True)
     lease_pid = models.PositiveIntegerField(null=True)
     lease_pid_started = models.CharField(max_length=32, blank=True)
     lease_beat = models.PositiveBigIntegerField(
@@ -231,6 +238,9 @@ class Attempt(models.Model):
     findings = models.JSONField(default=list, help_text="What preflight found, advice too.")
     validation = models.JSONField(null=True)
     claims = models.JSONField(default=dict, help_text="What the script said of itself: refusal, concerns, exception.")
+    outputs = models.JSONField(
+        default=list, help_text="The files it left: path, bytes, sha256, and what is wrong with them."
+    )
     seal = models.JSONField(null=True, help_text="Of the log: lines, bytes, sha256, produced and kept.")
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, help_text="The sandbox's outermost process.")

@@ -1,10 +1,148 @@
-"""The seam to the queue, which carries run ids and nothing else. The only module that imports django_q."""
+"""The seam to the queue, which carries run ids and nothing else. The only module that imports django_q.
+
+A message is signed JSON of a fixed shape, never a pickle: whoever can write the queue's table, even with the right key,
+can name nothing but a task of `TASKS` and a run id. Results are not stored. django_q starts processes and hands them
+ids; leases, attempts, retries and cancelling are rows of ours (STACK: Q1 to Q17).
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import uuid
+import zlib
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.module_loading import import_string
+
+from apps.runs.models import Run
+
+TASKS = {"advance_run": "apps.runs.tasks.advance_run"}
+
+logger = logging.getLogger(__name__)
 
 
 def enqueue(run_id: uuid.UUID) -> None:
-    """The queue gets the id when the caller's transaction commits; what it loses the sweeper queues again."""
-    raise NotImplementedError
+    """The queue gets the id when the caller's transaction commits; what it loses the sweeper queues again.
+
+    The queue in the database takes it in the same commit. Any other is told after it, and may be down then.
+    """
+    if settings.REDIS_URL:
+        transaction.on_commit(partial(_push_or_leave, run_id), robust=True)
+        return
+    with transaction.atomic():
+        _push(run_id)
+        _mark(run_id)
+
+
+def depth() -> int:
+    """How many messages no cluster has taken yet."""
+    return int(_broker().queue_size())
+
+
+def give_back(run_id: uuid.UUID) -> None:
+    """The run's message was used up by a process that takes nothing any more: the sweeper is to queue the run again."""
+    rows = Run.objects.queued().filter(pk=run_id).exclude(reason_code=Run.NO_SLOT)
+    rows.update(enqueued_at=None)
+
+
+def run_cluster(in_each_child: Callable[[], None]) -> None:
+    """Serve as the main process of a cluster until SIGTERM (end after the running tasks); blocks.
+
+    `in_each_child` runs first in every process that the cluster forks.
+    """
+    from django_q.cluster import Cluster
+
+    harden()
+    os.register_at_fork(after_in_child=in_each_child)
+    cluster = Cluster()
+    cluster.start()
+    while cluster.sentinel is not None and cluster.sentinel.is_alive():
+        cluster.sentinel.join(1)
+
+
+def harden() -> None:
+    """Put our message format in the place of django_q's pickles, in this process. Safe to repeat."""
+    from django_q import signing, status
+
+    signing.PickleSerializer = Messages  # type: ignore[misc,assignment]
+    # Its figures need a cache shared by processes, and a pickle: heartbeat rows take their place (Q14).
+    status.Stat.save = _nothing  # type: ignore[method-assign]
+
+
+class Messages:
+    """The serializer under django_q's signature."""
+
+    @staticmethod
+    def dumps(message: object) -> bytes:
+        return json.dumps(message, separators=(",", ":"), sort_keys=True).encode()
+
+    @staticmethod
+    def loads(data: bytes) -> dict[str, Any]:
+        """The task of a message. Anything that is not exactly one of ours is refused as if its signature were wrong."""
+        from django_q.signing import BadSignature
+
+        try:
+            return _task(json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zlib.error) as wrong:
+            logger.critical("A message of the queue is none of ours; it was thrown away and nothing was run.")
+            raise BadSignature("not a message of this product") from wrong
+
+
+def _task(message: dict[str, str]) -> dict[str, Any]:
+    if set(message) != {"task", "run", "at"}:
+        raise ValueError("unknown shape")
+    started = parse_datetime(message["at"])
+    if started is None:
+        raise ValueError("no time")
+    return {
+        "id": uuid.uuid4().hex,
+        "name": message["run"],
+        "func": import_string(TASKS[message["task"]]),
+        "args": (str(uuid.UUID(message["run"])),),
+        "kwargs": {},
+        "started": started,
+        "save": False,
+        "ack_failure": True,
+    }
+
+
+def _push_or_leave(run_id: uuid.UUID) -> None:
+    try:
+        _push(run_id)
+    except Exception:
+        # Whatever the broker's client raises when it is down: the run is durable, the sweeper brings it back.
+        logger.exception("The queue did not take run %s. The sweeper will queue it.", run_id)
+        _broker.cache_clear()
+        return
+    _mark(run_id)
+
+
+def _push(run_id: uuid.UUID) -> None:
+    from django_q.signing import SignedPackage
+
+    message = {"task": "advance_run", "run": str(run_id), "at": timezone.now().isoformat()}
+    _broker().enqueue(SignedPackage.dumps(message))
+
+
+def _mark(run_id: uuid.UUID) -> None:
+    Run.objects.filter(pk=run_id).update(enqueued_at=timezone.now())
+
+
+@cache
+def _broker() -> Any:
+    from django_q.brokers import get_broker
+
+    harden()
+    return get_broker()
+
+
+def _nothing(_self: object) -> None:
+    return None

@@ -2,7 +2,64 @@
 
 from __future__ import annotations
 
+import logging
+import uuid
+
+from apps.accounts.errors import Refused
+from apps.runs import endings, leases, losses, queue
+from apps.runs.errors import LeaseLost
+from apps.runs.leases import Keeper, Lease
+from apps.runs.losses import Loss
+from apps.runs.models import Run
+from engine.sandbox import processes
+from engine.sandbox.errors import SandboxRefused
+from engine.states import RunStatus
+
+logger = logging.getLogger(__name__)
+
 
 def advance_run(run_id: str) -> None:
-    """Takes the run's lease and carries the run on until it waits or ends. Without a lease to take it does nothing."""
-    raise NotImplementedError
+    """Takes the run's lease and carries the run on until it waits or ends. Without a lease to take it does nothing.
+
+    The one boundary of the worker: a fault of ours ends here too, with its traceback in the log and its run told.
+    """
+    lease = leases.claim(uuid.UUID(run_id))
+    if lease is None:
+        queue.give_back(uuid.UUID(run_id))
+        return
+    with Keeper(lease) as keeper:
+        try:
+            _carry_on(lease, keeper)
+        except LeaseLost as lost:
+            logger.warning("%s", lost)
+        except Exception:
+            # Whatever it was, the run must not stay with a worker that gave it up.
+            logger.exception("A fault of ours ended the work on run %s.", run_id)
+            _give_up(lease)
+
+
+def _carry_on(lease: Lease, keeper: Keeper) -> None:
+    from apps.runs.advance import Advance  # heavy: only the worker needs what it imports
+
+    try:
+        Advance(lease, keeper).carry_on()
+    except (Refused, SandboxRefused) as refused:
+        run = Run.objects.get(pk=lease.run_id)
+        if losses.open_attempt(run) is not None:
+            raise
+        code = str(getattr(refused, "code", "SANDBOX_UNAVAILABLE"))
+        endings.finish(run, RunStatus.FAILED, reason=str(refused), reason_code=code[:32], fence=lease.fence)
+
+
+def _give_up(lease: Lease) -> None:
+    run = Run.objects.get(pk=lease.run_id)
+    attempt = losses.open_attempt(run)
+    gone = attempt is None or attempt.pid is None or processes.kill_tree(attempt.pid, attempt.pid_started)
+    detail = "A fault of Pulse itself ended the work on this run; the log of the worker has its traceback."
+    try:
+        if attempt is None:
+            endings.finish(run, RunStatus.FAILED, reason=detail, reason_code="platform_fault", fence=lease.fence)
+        else:
+            losses.record_loss(lease, Loss("platform_fault", detail, gone))
+    except LeaseLost as lost:
+        logger.warning("%s", lost)

@@ -1,0 +1,111 @@
+"""What the runner tells and asks while an attempt runs (engine.runner.Listeners), answered from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+from django.db import transaction
+from django.utils import timezone
+
+from apps.runs import leases
+from apps.runs.errors import LeaseLost
+from apps.runs.events import News
+from apps.runs.kinds import Kind
+from apps.runs.leases import Keeper, Lease
+from apps.runs.models import Attempt, Run
+from apps.tools.endpoint import ToolEndpoint
+from apps.tools.work import Databases
+from apps.tools.workflow_db import reading
+from engine.contract import Contract
+from engine.runner import Stop, StopKind
+
+GREW_EVERY_S = 1.0
+WISHES = ("fence", "status", "cancel_requested_at", "cancel_requested_by", "lease_worker__cut_at")
+
+
+class Listening:
+    """The listeners of one attempt. `until_started` is let go once the sandbox holds what it guards."""
+
+    def __init__(
+        self, lease: Lease, keeper: Keeper, row: Attempt, contract: Contract, until_started: ExitStack
+    ) -> None:
+        self.lease = lease
+        self.keeper = keeper
+        self.row = row
+        self.contract = contract
+        self._until_started = until_started
+        self._endpoint: ToolEndpoint | None = None
+        self._told = monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._until_started.close()
+        self.close_tools()
+
+    def arm(self, socket: Path) -> None:
+        if self.row.session_id is None:
+            raise LookupError("An attempt has its session before its tools are served.")
+        most = self.contract.ask.step.limits.tool_calls
+        self._endpoint = ToolEndpoint(self.row.session_id, fence=self.lease.fence, max_calls=most)
+        self._endpoint.arm(socket)
+
+    def close_tools(self) -> None:
+        if self._endpoint is not None:
+            self._endpoint.close()
+
+    def started(self, pid: int, pid_started: str) -> None:
+        """The code is let go only after this is committed: without a pid in its row an attempt never ran."""
+        self.keeper.holds(pid, pid_started)
+        self._until_started.close()
+        contract = self.contract
+        with transaction.atomic():
+            held = Run.objects.filter(pk=self.lease.run_id, fence=self.lease.fence, status=Run.Status.RUNNING)
+            if not held.select_for_update().exists():
+                raise LeaseLost(f"Run {self.lease.run_id} was taken over before its step could start.")
+            Attempt.objects.filter(pk=self.row.pk).update(
+                pid=pid,
+                pid_started=pid_started,
+                started_at=timezone.now(),
+                contract=contract.record(),
+                fingerprint=contract.fingerprint,
+                inputs_digest=contract.inputs_digest,
+                code_digest=contract.code_digest,
+            )
+
+    def log_grew(self, lines: int, size: int) -> None:
+        if monotonic() - self._told < GREW_EVERY_S:
+            return
+        self._told = monotonic()
+        ids = {"step_id": self.row.step_run.step_id, "attempt_id": str(self.row.pk)}
+        with transaction.atomic():
+            leases.record(self.lease, News(Kind.LOG_GREW, ids, {"lines": lines, "bytes": size}))
+
+    def stop_wanted(self) -> Stop | None:
+        if self.keeper.lost:
+            return Stop(StopKind.LEASE_LOST)
+        run = Run.objects.values(*WISHES).filter(pk=self.lease.run_id).first()
+        if run is None or run["fence"] != self.lease.fence or run["status"] != Run.Status.RUNNING:
+            return Stop(StopKind.LEASE_LOST)
+        if run["cancel_requested_at"]:
+            return Stop(StopKind.CANCELLED, f"Cancelled by {run['cancel_requested_by']}.")
+        if run["lease_worker__cut_at"]:
+            return Stop(StopKind.OPERATOR, "The platform was stopped, and the step did not end while it was drained.")
+        return None
+
+    def boundary_refused(self) -> bool:
+        return self._endpoint is not None and self._endpoint.boundary_refused
+
+    def query(self, sql: str, limit: int) -> Sequence[dict[str, Any]]:
+        workflow = self.row.step_run.run.workflow
+        databases = Databases()
+        try:
+            rows = reading.query(databases.of(workflow.team_id, workflow.pk), sql, max_rows=limit)["rows"]
+        finally:
+            databases.close()
+        return list(rows)

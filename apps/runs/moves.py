@@ -1,0 +1,39 @@
+"""Moves of state: conditional updates along the one table of moves (engine.states). The row count is the lock."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from apps.runs.kinds import Kind
+from apps.runs.models import Run, StepRun
+from engine import states
+from engine.states import RunStatus, StepStatus
+
+STEP_ENDS = tuple(states.STEP_TERMINAL)
+STEP_KINDS = {
+    StepStatus.RUNNING: Kind.STEP_STARTED,
+    StepStatus.SUCCEEDED: Kind.STEP_SUCCEEDED,
+    StepStatus.FAILED: Kind.STEP_FAILED,
+    StepStatus.SKIPPED: Kind.STEP_SKIPPED,
+    StepStatus.CANCELLED: Kind.STEP_CANCELLED,
+    StepStatus.NEEDS_ATTENTION: Kind.STEP_NEEDS_ATTENTION,
+}
+"""The event that tells of a step's move."""
+
+
+def move_run(run_id: uuid.UUID, to: RunStatus, *, fence: int | None = None, **fields: Any) -> bool:
+    """Moves the run if it is in a state that leads there; True when this call moved it.
+
+    With a fence it must be running under it.
+    """
+    rows = Run.objects.filter(pk=run_id, status__in=states.sources_of(to))
+    if fence is not None:
+        rows = rows.filter(status=RunStatus.RUNNING, fence=fence)
+    return bool(rows.update(status=to, **fields))
+
+
+def move_step(step_run_id: uuid.UUID, to: StepStatus, **fields: Any) -> bool:
+    """Moves the step if it is in a state that leads there; True when this call moved it."""
+    rows = StepRun.objects.filter(pk=step_run_id, status__in=states.sources_of(to))
+    return bool(rows.update(status=to, **fields))

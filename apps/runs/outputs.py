@@ -1,0 +1,41 @@
+"""Where the outputs of a step lie: of its latest succeeded attempt, or copied in from an earlier run."""
+
+from __future__ import annotations
+
+import uuid
+
+from apps.runs.models import Attempt, StepRun
+from apps.workflows import places
+from engine.outcomes import Outcome
+from engine.places import AttemptPlaces
+from engine.states import StepStatus
+
+COPIED_IN = 0  # the number of the attempt folder that holds what a rerun took over
+
+
+def of_step(step: StepRun) -> AttemptPlaces | None:
+    """None when the step has no outputs to offer: it did not succeed, or a person marked it so."""
+    if step.status != StepStatus.SUCCEEDED:
+        return None
+    whole = places.places_of(step.run.workflow)
+    if step.reused_from:
+        return whole.attempt(str(step.run_id), step.step_id, COPIED_IN)
+    number = latest_success(step)
+    return whole.attempt(str(step.run_id), step.step_id, number) if number else None
+
+
+def latest_success(step: StepRun) -> int | None:
+    found = step.attempts.filter(outcome=Outcome.SUCCEEDED).order_by("-number").values_list("number", flat=True)
+    return found.first()
+
+
+def latest_of_workflow(step_id: str, workflow_id: uuid.UUID) -> Attempt | None:
+    """The newest succeeded attempt of that step in any run of the workflow whose files are still there."""
+    rows = Attempt.objects.filter(
+        outcome=Outcome.SUCCEEDED,
+        step_run__step_id=step_id,
+        step_run__status=StepStatus.SUCCEEDED,
+        step_run__run__workflow_id=workflow_id,
+        step_run__run__artifacts_expired=False,
+    )
+    return rows.select_related("step_run__run__workflow").order_by("-finished_at").first()

@@ -1,0 +1,277 @@
+"""The start of a run: everything that is refused before there is one, then all its rows at once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypedDict, Unpack
+
+from django.db import transaction
+from django.utils import timezone
+from pydantic import JsonValue
+
+from apps.accounts import access
+from apps.accounts.models import User
+from apps.runs import events, inputs, queue
+from apps.runs.errors import Field, RunRefused
+from apps.runs.inputs import Inputs
+from apps.runs.kinds import Kind
+from apps.runs.models import Run, StepRun
+from apps.tools import actions as tools
+from apps.tools.models import ToolSession
+from apps.workflows import definition, vault
+from apps.workflows.definition import Definition
+from apps.workflows.models import Workflow
+from engine import parameters
+from engine.document import Step
+from engine.ids import uuid7
+
+VARIABLE_MAX_BYTES = 16 * 1024
+ENVIRONMENT_MAX_BYTES = 96 * 1024
+DB_ACCESS = ("none", "read", "read-write")
+
+
+class EntryPath(StrEnum):
+    MANUAL = "manual"
+    SCHEDULE = "schedule"
+    GITHUB = "github"
+    STANDARD = "standard"
+    BEARER = "bearer"
+    FUNCTION = "function"
+    INTERNAL = "internal"
+    SLACK = "slack"
+    MCP = "mcp"
+    API = "api"
+    BUILDER = "builder"
+
+
+UNTRIGGERED = frozenset({EntryPath.MANUAL, EntryPath.SCHEDULE, EntryPath.API, EntryPath.BUILDER})
+"""On these no delivery is expected."""
+
+
+class StartFacts(TypedDict, total=False):
+    """What a start may say. `parameters`, `route_selections` and `human_inputs` are keyed by step id."""
+
+    group: str  # named by the caller; without it `trigger_group`, else the only enabled one, else `default`
+    trigger_group: str
+    initiator: User | None
+    trigger_name: str
+    delivery_id: uuid.UUID | None
+    run_id: uuid.UUID | None  # the caller made it before, to name files by it
+    variables: Mapping[str, JsonValue] | None
+    parameters: Mapping[str, Mapping[str, JsonValue]] | None
+    route_selections: Mapping[str, str] | None
+    human_inputs: Mapping[str, JsonValue] | None
+    only_step: str
+    rerun_of: Run | None
+    rerun_from: str
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A start that nothing speaks against."""
+
+    definition: Definition
+    group: str
+    values: Mapping[str, JsonValue]
+    inputs: Inputs
+
+
+def start_run(*, workflow: Workflow, entry_path: str, initiated_by: str, **facts: Unpack[StartFacts]) -> Run:
+    """Makes a run in the caller's transaction: run, encrypted input, steps, run session and first event; then queued.
+
+    Raises Refused (RunRefused, NotCurrent, GroupUnknown), and nothing was written. The group's values and `variables`
+    are pinned from here on. `initiated_by` is audit text: the run acts with the workflow owner's rights.
+    """
+    admitted = _admit(workflow, facts)
+    with transaction.atomic():
+        run = _make(admitted, EntryPath(entry_path), initiated_by, facts)
+        run.save(force_insert=True)
+        inputs.sealed(run, admitted.inputs).save(force_insert=True)
+        StepRun.objects.bulk_create(_steps_of(run, admitted.definition))
+        data = {"entry_path": run.entry_path, "trigger": run.trigger_name, "group": run.group, "by": initiated_by}
+        events.record(run, Kind.RUN_QUEUED, data=data)
+        queue.enqueue(run.pk)
+    return run
+
+
+def check_start(
+    *, workflow: Workflow, entry_path: str = "", initiated_by: str = "", **facts: Unpack[StartFacts]
+) -> None:
+    """Raises what `start_run` would refuse, and writes nothing. Takes the same arguments."""
+    _admit(workflow, facts)
+
+
+def session_facts(steps: Iterable[Step]) -> tuple[list[str], str]:
+    """The tools and the database access of a run's session: the most that any of its steps has."""
+    steps = list(steps)
+    names = sorted({name for step in steps for name in step.tools})
+    return names, max((step.access.db for step in steps), key=DB_ACCESS.index, default="none")
+
+
+def _make(admitted: Admitted, entry_path: EntryPath, initiated_by: str, facts: StartFacts) -> Run:
+    workflow, now = admitted.definition.workflow, timezone.now()
+    run = Run(
+        id=facts.get("run_id") or uuid7(),
+        team_id=workflow.team_id,
+        workflow=workflow,
+        scope=Run.Scope.STEP if facts.get("only_step") else Run.Scope.RUN,
+        entry_path=entry_path,
+        trigger_name=facts.get("trigger_name", ""),
+        delivery_id=facts.get("delivery_id"),
+        group=admitted.group,
+        group_values=dict(admitted.values),
+        owner=workflow.owner,
+        initiator=facts.get("initiator"),
+        initiated_by=initiated_by[:200],
+        plan_revision=admitted.definition.revision,
+        rerun_of=facts.get("rerun_of"),
+        rerun_from=facts.get("rerun_from", ""),
+        only_step=facts.get("only_step", ""),
+        queued_at=now,
+    )
+    names, db_access = session_facts(_wanted(admitted.definition, run.only_step))
+    run.session_id = tools.open_session(
+        kind=ToolSession.Kind.RUN,
+        name=f"run {workflow.slug} {str(run.pk)[:8]}",
+        workflow=workflow,
+        acting_user=workflow.owner,
+        tools=names,
+        run_id=run.pk,
+        db_access=db_access,
+        with_token=False,
+        now=now,
+    ).session.pk
+    return run
+
+
+def _steps_of(run: Run, whole: Definition) -> list[StepRun]:
+    return [
+        StepRun(run=run, step_id=step.id, kind=step.kind, title=step.shown_title, position=position)
+        for position, step in enumerate(whole.plan.steps)
+        if not run.only_step or step.id == run.only_step
+    ]
+
+
+def _wanted(whole: Definition, only_step: str) -> list[Step]:
+    return [step for step in whole.plan.steps if not only_step or step.id == only_step]
+
+
+def _admit(workflow: Workflow, facts: StartFacts) -> Admitted:
+    definition.require_current(workflow)
+    whole = definition.load(workflow)
+    if not access.may_own(whole.workflow.owner, whole.workflow.team):
+        raise RunRefused(
+            409,
+            "owner_not_active",
+            f"{whole.workflow.slug} has no active owner who is editor or owner of its team. No run was made."
+            " Give the workflow to someone who is.",
+        )
+    group = whole.choose_group(facts.get("group", ""), facts.get("trigger_group", ""))
+    given = Inputs(
+        variables=dict(facts.get("variables") or {}),
+        parameters={step: dict(values) for step, values in (facts.get("parameters") or {}).items()},
+        route_selections=dict(facts.get("route_selections") or {}),
+        human_inputs=dict(facts.get("human_inputs") or {}),
+    )
+    only_step = facts.get("only_step", "")
+    problems = [
+        *_bad_variables(whole, given),
+        *_bad_routes(whole, given),
+        *_bad_human_inputs(given),
+        *_bad_only_step(whole, only_step),
+        *_bad_parameters(whole, given, only_step),
+    ]
+    if problems:
+        detail = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:5])
+        raise RunRefused(400, "inputs_rejected", f"{detail}. No run was made.", problems)
+    values = whole.resolve_group(group)
+    _refuse_large_environment({**values, **given.variables})
+    return Admitted(whole, group, values, given)
+
+
+def _bad_variables(whole: Definition, given: Inputs) -> list[Field]:
+    problems = []
+    for name, value in given.variables.items():
+        if name not in whole.variables:
+            known = ", ".join(sorted(whole.variables)) or "none"
+            problems.append(Field(f"variables.{name}", f"is no variable of the workflow (it has: {known})"))
+        elif len(_as_text(value).encode()) > VARIABLE_MAX_BYTES:
+            problems.append(Field(f"variables.{name}", f"is larger than {VARIABLE_MAX_BYTES // 1024} KiB"))
+    return problems
+
+
+def _bad_routes(whole: Definition, given: Inputs) -> list[Field]:
+    problems = []
+    for step_id, chosen in given.route_selections.items():
+        step = whole.plan.step(step_id)
+        if step is None or step.kind not in {"branch", "routing"}:
+            problems.append(Field(f"route_selections.{step_id}", "is no branch of the plan"))
+            continue
+        ids = [route.route_id for route in step.routes]
+        targets = [route.next_step_id for route in step.routes]
+        if not isinstance(chosen, str) or (chosen not in ids and targets.count(chosen) != 1):
+            problems.append(Field(f"route_selections.{step_id}", f"must be one of: {', '.join(ids)}"))
+    return problems
+
+
+def _bad_human_inputs(given: Inputs) -> list[Field]:
+    return [Field(f"human_inputs.{step_id}", "no step of the plan asks a person") for step_id in given.human_inputs]
+
+
+def _bad_only_step(whole: Definition, only_step: str) -> list[Field]:
+    step = whole.plan.step(only_step) if only_step else None
+    if only_step and (step is None or step.kind != "scripted"):
+        return [Field("step", f"{only_step!r} is no scripted step of the plan")]
+    return []
+
+
+def _bad_parameters(whole: Definition, given: Inputs, only_step: str) -> list[Field]:
+    wanted = _wanted(whole, only_step)
+    certain = {only_step} if only_step else _certain(whole)
+    unknown = set(given.parameters) - {step.id for step in wanted}
+    problems = [Field(f"parameters.{step_id}", "is no step of this run") for step_id in sorted(unknown)]
+    for step in wanted:
+        values = given.parameters.get(step.id)
+        if values is None and step.id not in certain:
+            continue
+        try:
+            parameters.check(step.script_parameters, values or {}, secrets_values=_secret_values(whole, values))
+        except parameters.ParametersRefused as refused:
+            problems += [Field(f"parameters.{step.id}{one.path.lstrip('$')}", one.message) for one in refused.problems]
+    return problems
+
+
+def _secret_values(whole: Definition, values: Mapping[str, JsonValue] | None) -> list[str]:
+    """Read only when there is something to compare with them."""
+    return list(vault.secrets_for(whole.workflow, whole.secret_names).values()) if values else []
+
+
+def _certain(whole: Definition) -> set[str]:
+    """The steps that every run comes by: those before the first branch."""
+    found: set[str] = set()
+    step: Step | None = whole.plan.steps[0]
+    while step is not None and step.id not in found and step.kind == "scripted":
+        found.add(step.id)
+        step = whole.plan.step(whole.plan.next_of(step.id))
+    return found
+
+
+def _refuse_large_environment(values: Mapping[str, JsonValue]) -> None:
+    sizes = {name: len(_as_text(value).encode()) for name, value in values.items()}
+    if sum(sizes.values()) > ENVIRONMENT_MAX_BYTES:
+        biggest = max(sizes, key=lambda name: sizes[name])
+        raise RunRefused(
+            400,
+            "environment_too_large",
+            f"The variables take {sum(sizes.values())} bytes together, {biggest} alone {sizes[biggest]}; the limit is"
+            f" {ENVIRONMENT_MAX_BYTES}. No run was made. Hand large values over in a file.",
+            [Field(f"variables.{biggest}", "is the largest")],
+        )
+
+
+def _as_text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
