@@ -17,7 +17,7 @@ from collections.abc import Callable
 found: dict[str, object] = {}
 READ = ("another workflow", "data folder", "link in outputs")
 CLOSED = (
-    *("/x", "/usr/x", "/etc/x", "/etc/passwd", "/dev/x", "/proc/sys/kernel/core_pattern", "/pulse/x", "/run/x"),
+    *("/x", "/usr/x", "/etc/x", "/etc/passwd", "/dev/x", "/proc/sys/kernel/core_pattern", "/pulse/x"),
     *(
         "/pulse/code/x",
         "/pulse/run/x",

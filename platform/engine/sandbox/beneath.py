@@ -25,8 +25,8 @@ class _OpenHow(ctypes.Structure):
 
 def open_beneath(root: int, relative: str, flags: int, mode: int = 0) -> int:
     """A descriptor of `relative` below the folder `root`. Any link on the way is OSError ELOOP, a way out is EXDEV."""
-    flags |= os.O_CLOEXEC | os.O_NOFOLLOW
-    if has_openat2():
+    flags |= os.O_CLOEXEC
+    if has_openat2():  # not O_NOFOLLOW: together with O_PATH it would hand out the link itself
         return _openat2(root, relative, flags, mode, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS)
     return walk_beneath(root, relative, flags, mode)
 

@@ -78,11 +78,15 @@ def check_name(relative: str) -> str:
 
 
 class Beneath:
-    """A folder, opened once, and what lies below it. `owners`: the uids whose files are read (None: any)."""
+    """A folder, opened once, and what lies below it.
 
-    def __init__(self, root: Path | str, *, owners: Collection[int] | None = None) -> None:
+    `owners`: the uids whose files are read (None: any). `group`: the gid of what is made (None: that of its folder).
+    """
+
+    def __init__(self, root: Path | str, *, owners: Collection[int] | None = None, group: int | None = None) -> None:
         self.root = Path(root)
         self.owners = None if owners is None else frozenset(owners)
+        self.group = group
         self._fd = -1
         try:
             self._fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -147,7 +151,7 @@ class Beneath:
             for relative, data in files.items():
                 parent = self._folder(os.path.dirname(check_name(relative)))
                 stack.callback(os.close, parent)
-                part = _stage(parent, data, mode)
+                part = self._stage(parent, data, mode)
                 stack.callback(_forget, parent, part)
                 staged.append((parent, part, os.path.basename(relative)))
             for parent, part, name in staged:
@@ -159,7 +163,7 @@ class Beneath:
         folder = self._folder("")
         try:
             for index, part in enumerate(parts):
-                inner = _enter_or_make(folder, part, mode, "/".join(parts[: index + 1]))
+                inner = self._enter_or_make(folder, part, mode, "/".join(parts[: index + 1]))
                 os.close(folder)
                 folder = inner
         finally:
@@ -183,7 +187,7 @@ class Beneath:
         parent = self._folder(os.path.dirname(check_name(relative)))
         part = f".{secrets.token_hex(8)}.part"
         try:
-            with source.open(name, limit) as file, os.fdopen(_create(parent, part, 0o660), "wb") as out:
+            with source.open(name, limit) as file, os.fdopen(self._create(parent, part, 0o660), "wb") as out:
                 while piece := file.read(min(_PIECE, limit + 1 - size)):
                     size += len(piece)
                     if size > limit:
@@ -264,52 +268,49 @@ class Beneath:
         if limit is not None and status.st_size > limit:
             raise TooLarge(relative, f"it has {status.st_size} bytes, {limit} are allowed; nothing was read.")
 
+    def _stage(self, parent: int, data: bytes, mode: int) -> str:
+        part = f".{secrets.token_hex(8)}.part"
+        with os.fdopen(self._create(parent, part, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return part
 
-def _stage(parent: int, data: bytes, mode: int) -> str:
-    part = f".{secrets.token_hex(8)}.part"
-    with os.fdopen(_create(parent, part, mode), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return part
+    def _create(self, parent: int, name: str, mode: int) -> int:
+        descriptor = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=parent
+        )
+        try:
+            self._give(descriptor, parent, mode)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
 
+    def _enter_or_make(self, folder: int, name: str, mode: int, relative: str) -> int:
+        made = True
+        try:
+            os.mkdir(name, 0o700, dir_fd=folder)
+        except FileExistsError:
+            made = False
+        try:
+            inner = open_beneath(folder, name, _FOLDER)
+        except OSError:
+            raise NotRegular(relative, "something that is no folder has its name; nothing was made.") from None
+        if made:
+            self._give(inner, folder, mode)
+        return inner
 
-def _create(parent: int, name: str, mode: int) -> int:
-    descriptor = os.open(
-        name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=parent
-    )
-    try:
-        _give(descriptor, parent, mode)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    def _give(self, descriptor: int, parent: int, mode: int) -> None:
+        group = os.fstat(parent).st_gid if self.group is None else self.group
+        if os.fstat(descriptor).st_gid != group:
+            with contextlib.suppress(
+                PermissionError
+            ):  # an ordinary user is not in that group: then there is no other uid
+                os.fchown(descriptor, -1, group)
+        os.fchmod(descriptor, mode)
 
 
 def _forget(parent: int, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=parent)
-
-
-def _enter_or_make(folder: int, name: str, mode: int, relative: str) -> int:
-    made = True
-    try:
-        os.mkdir(name, 0o700, dir_fd=folder)
-    except FileExistsError:
-        made = False
-    try:
-        inner = open_beneath(folder, name, _FOLDER)
-    except OSError:
-        raise NotRegular(relative, "something that is no folder has its name; nothing was made.") from None
-    if made:
-        _give(inner, folder, mode)
-    return inner
-
-
-def _give(descriptor: int, parent: int, mode: int) -> None:
-    """The group of the folder it lies in: what is made in the runner's part of the data is the runner's to use."""
-    group = os.fstat(parent).st_gid
-    if os.fstat(descriptor).st_gid != group:
-        with contextlib.suppress(PermissionError):  # an ordinary user is not in that group: then there is no other uid
-            os.fchown(descriptor, -1, group)
-    os.fchmod(descriptor, mode)

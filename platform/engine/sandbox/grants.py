@@ -81,7 +81,7 @@ def resolve(wish: Wish, runner: Runner, data_root: Path, *, create: bool = True)
     try:
         opened = _open(root, wish)
         if opened is None and wish.write and wish.kind == "folder" and create:
-            created = _create(wish)
+            created = _create(wish, runner)
             opened = _open(root, wish)
         if opened is None:
             return _missing(wish)
@@ -186,9 +186,9 @@ def _open(root: int, wish: Wish) -> int | None:
         raise SandboxRefused(Reason.GRANT_UNREADABLE, f"{wish.relative} cannot be opened ({error.strerror}).") from None
 
 
-def _create(wish: Wish) -> bool:
+def _create(wish: Wish, runner: Runner) -> bool:
     try:
-        with Beneath(os.path.realpath(wish.root)) as folder:
+        with Beneath(os.path.realpath(wish.root), group=runner.gid if runner.dropped else None) as folder:
             folder.make_folder(wish.relative, 0o770)
     except (FileRefused, OSError):
         return False
