@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from allauth.account.adapter import DefaultAccountAdapter
 from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
@@ -39,13 +40,14 @@ class AccountAdapter(DefaultAccountAdapter):
         cache.incr("signin:failures")
         super().authentication_failed(request, **credentials)
 
-    def post_login(self, request: HttpRequest, user: User, **kwargs: Any) -> Any:
+    def login(self, request: HttpRequest, user: AbstractBaseUser) -> None:
+        super().login(request, user)
         cache.set(self._known_key(request), 1, KNOWN_S)
-        return super().post_login(request, user, **kwargs)
 
-    def set_password(self, user: User, password: str) -> None:
+    def set_password(self, user: AbstractBaseUser, password: str) -> None:
         super().set_password(user, password)
-        actions.password_was_changed(user)
+        if isinstance(user, User):
+            actions.password_was_changed(user)
 
     def get_reset_password_from_key_url(self, key: str) -> str:
         return _on_base_url(super().get_reset_password_from_key_url(key))

@@ -89,10 +89,15 @@ def plan_of(workflow: Workflow, revision: int) -> document.Plan:
     return _parsed_plan(PlanRevision.objects.get(workflow=workflow, number=revision))
 
 
+def is_current(workflow: Workflow) -> bool:
+    """Whether runs may be started of it: its contract and layout are this release's."""
+    current = (document.CURRENT_CONTRACT, document.CURRENT_LAYOUT)
+    return (workflow.contract_version, workflow.code_layout_version) == current
+
+
 def require_current(workflow: Workflow) -> None:
     """Raise NotCurrent (409, `migration_required`) unless contract and layout are the ones this release runs."""
-    current = (document.CURRENT_CONTRACT, document.CURRENT_LAYOUT)
-    if (workflow.contract_version, workflow.code_layout_version) == current:
+    if is_current(workflow):
         return
     raise NotCurrent(
         f"{workflow.slug} has contract {workflow.contract_version} and code layout {workflow.code_layout_version};"

@@ -17,7 +17,7 @@ for _label in UNUSED:
         if admin.site.is_registered(_model):
             admin.site.unregister(_model)
 
-admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign, no-untyped-call]
 admin.site.site_header = "Pulse administration"
 admin.site.site_title = "Pulse"
 admin.site.index_title = "What there is"

@@ -1,5 +1,7 @@
 """The ASGI application: the front, then pages and API by Django, and live pages by Channels."""
 
+# mypy: disable-error-code="no-untyped-call"
+# (Channels carries no types.)
 from __future__ import annotations
 
 import os

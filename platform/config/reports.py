@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import ItemsView
 from types import TracebackType
 from typing import Any
 
@@ -25,5 +26,5 @@ class ReportFilter(SafeExceptionReporterFilter):
 
     def get_traceback_frame_variables(
         self, request: HttpRequest | None, tb_frame: TracebackType
-    ) -> list[tuple[str, Any]]:
-        return []
+    ) -> ItemsView[str, Any]:
+        return dict[str, Any]().items()

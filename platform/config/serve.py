@@ -5,7 +5,7 @@ past its route's cap is answered 413 as soon as it is known to be, and a request
 """
 
 # ruff: noqa: N802 - the names are Twisted's
-# mypy: disable-error-code="misc, no-untyped-call, attr-defined, arg-type, union-attr, call-arg"
+# mypy: disable-error-code="misc, no-untyped-call, attr-defined, arg-type, union-attr, call-arg, override"
 # (Twisted's interfaces and daphne carry no types that describe what is used here.)
 from __future__ import annotations
 

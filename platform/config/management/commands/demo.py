@@ -1,0 +1,29 @@
+"""`manage.py demo`: send the signed sample again and follow its run."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.webhooks import demo
+
+
+class Command(BaseCommand):
+    help = "Send a real signed GitHub event to the demo workflow's hook, and follow its run to the end."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--url", default="", help="Where the web process listens; this machine's own by default.")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            trigger = demo.trigger()
+            self.stdout.write(f"Sending a signed pull_request event to {trigger.workflow.slug} …")
+            sent = demo.send(trigger, base_url=options["url"].rstrip("/"), within_s=2)
+        except demo.DemoFailed as wrong:
+            raise CommandError(str(wrong)) from None
+        run = demo.follow(sent.run_id, self.stdout.write)
+        demo.tell_result(run, self.stdout.write)
+        if run.status != run.Status.SUCCEEDED:
+            raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)
