@@ -103,19 +103,22 @@ class Sandbox:
             return False
         return not self.pid or self._handle < 0 or _readable(self._handle, 0)
 
-    def note_status(self) -> None:
-        """Reads what bubblewrap has to say of the command so far."""
+    def note_status(self) -> bool:
+        """Reads what bubblewrap has to say of the command so far; False once it has said all."""
+        more = True
         while len(self._status) < _MOST_STATUS:
             try:
                 piece = os.read(self.status, 4096)
             except BlockingIOError:
                 break
             if not piece:
+                more = False
                 break
             self._status += piece
         for line in self._status.splitlines():
             with contextlib.suppress(ValueError):
                 self._document |= json.loads(line)
+        return more
 
     def close(self) -> None:
         """Lets go of all descriptors. Does not end anything: `kill` first."""
