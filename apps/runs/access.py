@@ -9,7 +9,7 @@ from django.http import Http404
 
 from apps.accounts import access
 from apps.accounts.access import Permission
-from apps.accounts.models import User
+from apps.accounts.models import Team, User
 from apps.runs.models import Run
 
 
@@ -26,4 +26,12 @@ def run_for(user: User | AnonymousUser, run_id: uuid.UUID | str, permission: Per
     if run is None:
         raise Http404("No such run.")
     access.require(user, run.team, permission)
+    return run
+
+
+def run_in(team: Team, run_id: uuid.UUID) -> Run:
+    """A run of a team that the caller has been let into already (the API's token)."""
+    run = Run.objects.select_related("team", "workflow").filter(team=team, pk=run_id).first()
+    if run is None:
+        raise Http404("No such run.")
     return run
