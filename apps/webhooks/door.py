@@ -15,10 +15,11 @@ import queue
 import re
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from apps.webhooks.accept import BUSY, accept_deliveries, answer_refusal
@@ -39,11 +40,19 @@ NO_METHOD: Final = Refusal(405, "method_not_allowed", "Deliveries are sent by PO
 SLOW: Final = Refusal(408, "too_slow", f"The body did not come within {READ_S} s. No run was made.")
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """An arrival, and who waits for its answer."""
+
+    arrival: Arrival
+    answer: asyncio.Future[Answer]
+
+
 class Writer:
     """One thread that accepts what waits, in batches. Bounded by bytes: beyond them the answer is 503."""
 
     def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[tuple[Arrival, asyncio.Future[Answer]]] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
         self._bytes = 0
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -56,7 +65,7 @@ class Writer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._bytes += len(arrival.body)
         try:
-            self._waiting.put((arrival, answer))
+            self._waiting.put(Waiting(arrival, answer))
             # Shielded: a sender that hangs up does not take its delivery back.
             return await asyncio.shield(answer)
         finally:
@@ -68,29 +77,43 @@ class Writer:
                 self._thread = threading.Thread(target=self._serve, name="deliveries", daemon=True)
                 self._thread.start()
 
+    def stop(self) -> None:
+        """Settle what waits, then end the thread and its connection; a later delivery starts it again."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._waiting.put(None)
+            thread.join()
+
     def _serve(self) -> None:
-        while True:
-            batch = self._take()
+        while batch := self._take():
             try:
                 close_old_connections()
-                answers = accept_deliveries([arrival for arrival, _ in batch])
+                answers = accept_deliveries([one.arrival for one in batch])
             except Exception:
                 log.exception("A batch of %d deliveries failed; each was answered 500.", len(batch))
                 answers = [answer_refusal(FAULT) for _ in batch]
-            for (_, future), answer in zip(batch, answers, strict=True):
-                _tell(future, answer)
+            for one, answer in zip(batch, answers, strict=True):
+                _tell(one.answer, answer)
+        connections.close_all()
 
-    def _take(self) -> list[tuple[Arrival, asyncio.Future[Answer]]]:
-        batch = [self._waiting.get()]
+    def _take(self) -> list[Waiting]:
+        """What waits, at least one; nothing when the thread is to end."""
+        batch: list[Waiting] = []
         while len(batch) < BATCH:
             try:
-                batch.append(self._waiting.get_nowait())
+                one = self._waiting.get(block=not batch)
             except queue.Empty:
                 break
+            if one is None:
+                if batch:
+                    self._waiting.put(None)  # first those that came before
+                break
+            batch.append(one)
         return batch
 
 
-_writer = Writer()
+writer: Final = Writer()
 
 
 def serves(scope: Scope) -> bool:
@@ -119,7 +142,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         return
     client = scope.get("client") or ("",)
     arrival = Arrival(found[1], body, headers, str(client[0]), timezone.now())
-    await _respond(send, await _writer.accept(arrival))
+    await _respond(send, await writer.accept(arrival))
 
 
 def _headers(scope: Scope) -> dict[str, str]:

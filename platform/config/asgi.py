@@ -1,4 +1,4 @@
-"""The ASGI application: the front, then pages and API by Django, and live pages by Channels."""
+"""The ASGI application: the front, then hooks by their own door, pages and API by Django, live pages by Channels."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Channels carries no types.)
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from typing import Any
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -18,6 +19,7 @@ _pages = get_asgi_application()
 from django.conf import settings  # noqa: E402
 from django.urls import URLPattern, path  # noqa: E402
 
+from apps.webhooks import door  # noqa: E402
 from config.front import Front  # noqa: E402
 
 
@@ -29,10 +31,14 @@ def _sockets() -> list[URLPattern]:
     return [path("ws/live", LiveConsumer.as_asgi())]
 
 
+async def _http(scope: Any, receive: Any, send: Any) -> None:
+    await (door.application if door.serves(scope) else _pages)(scope, receive, send)
+
+
 application = Front(
     ProtocolTypeRouter(
         {
-            "http": _pages,
+            "http": _http,
             # Whole origins: a host of ALLOWED_HOSTS on another port is another site. A missing origin is refused.
             "websocket": OriginValidator(AuthMiddlewareStack(URLRouter(_sockets())), settings.PULSE_ORIGINS),
         }

@@ -1,0 +1,156 @@
+"""Copies that come at the same moment, through the door in front of Django and through Django itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connections
+
+from apps.runs.models import Run, RunEvent
+from apps.tools.models import ToolSession
+from apps.webhooks import door
+from apps.webhooks.models import Delivery
+from apps.workflows import places
+from tests.webhooks.senders import make_hook, payload, signature
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
+
+
+@pytest.fixture(autouse=True)
+def _end_the_writer():
+    yield
+    door.writer.stop()
+
+
+def scope_of(sender, headers, method="POST"):
+    return {
+        "type": "http",
+        "method": method,
+        "path": f"/hooks/{sender.trigger.key}",
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "client": ["192.0.2.1", 5],
+    }
+
+
+def github_headers(body, delivery):
+    return {
+        "Content-Type": "application/json",
+        "X-GitHub-Event": "pull_request",
+        "X-GitHub-Delivery": delivery,
+        "X-Hub-Signature-256": signature(body),
+    }
+
+
+async def knock(scope, *pieces):
+    """One request through the door; the status, headers and JSON of its answer."""
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    messages[-1]["more_body"] = False
+    sent = []
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    await door.application(scope, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"]), json.loads(sent[1]["body"])
+
+
+def burst(sender, arrivals):
+    async def all_at_once():
+        calls = [knock(scope_of(sender, github_headers(body, delivery)), body) for body, delivery in arrivals]
+        return await asyncio.gather(*calls)
+
+    return asyncio.run(all_at_once())
+
+
+def test_twenty_copies_at_the_door_make_one_run():
+    sender = make_hook()
+    answers = burst(sender, [(payload(), "d-1")] * 20)
+    assert Counter(status for status, _, _ in answers) == {202: 1, 200: 19}
+    assert {body["run_id"] for _, _, body in answers} == {str(Run.objects.get().pk)}
+    delivery = Delivery.objects.get()
+    assert (delivery.copies, delivery.external_id, delivery.remote) == (19, "d-1", "192.0.2.1")
+    folder = places.places_of(sender.trigger.workflow).delivery("x").parent
+    assert [path.stem for path in folder.iterdir()] == [str(delivery.run_id)]
+
+
+def test_twenty_copies_in_as_many_threads_make_one_run():
+    sender = make_hook()
+
+    def post(_):
+        try:
+            return sender.post(delivery="d-1")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(post, range(20)))
+    assert Counter(answer.status_code for answer in answers) == {202: 1, 200: 19}
+    assert {answer.json()["run_id"] for answer in answers} == {str(Run.objects.get().pk)}
+    folder = places.places_of(sender.trigger.workflow).delivery("x").parent
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_a_burst_of_many_deliveries_makes_a_run_each_whole_with_session_and_first_event():
+    sender = make_hook()
+    answers = burst(sender, [(payload(), str(uuid.uuid4())) for _ in range(100)])
+    assert {status for status, _, _ in answers} == {202}
+    runs = {uuid.UUID(body["run_id"]) for _, _, body in answers}
+    assert len(runs) == 100
+    assert set(Run.objects.values_list("pk", flat=True)) == runs
+    assert set(RunEvent.objects.filter(seq=1, kind="run.queued").values_list("run_id", flat=True)) == runs
+    assert set(ToolSession.objects.filter(kind="run", state="live").values_list("run_id", flat=True)) == runs
+    assert all(places.places_of(sender.trigger.workflow).delivery(str(run)).exists() for run in runs)
+
+
+def test_one_bad_delivery_of_a_batch_harms_no_other():
+    sender = make_hook()
+    answers = burst(sender, [(payload(), "d-1"), (b"{", "d-2"), (payload(), "d-3"), (b"[]", "d-4")])
+    assert [status for status, _, _ in answers] == [202, 400, 202, 400]
+
+
+def test_the_door_puts_the_pieces_of_a_body_together():
+    sender, body = make_hook(), payload()
+    pieces = [body[start : start + 7000] for start in range(0, len(body), 7000)]
+    status, headers, _ = asyncio.run(knock(scope_of(sender, github_headers(body, "d-1")), *pieces))
+    assert status == 202
+    assert headers[b"cache-control"] == b"no-store"
+
+
+def test_the_door_stops_reading_once_a_body_is_too_large(settings):
+    settings.PULSE_HOOK_BODY_MAX = 100
+    sender = make_hook()
+    status, _, body = asyncio.run(knock(scope_of(sender, github_headers(b"", "d-1")), b"x" * 60, b"x" * 60, b"x"))
+    assert (status, body["code"]) == (413, "too_large")
+
+
+def test_the_door_refuses_a_declared_length_without_reading(settings):
+    settings.PULSE_HOOK_BODY_MAX = 100
+    headers = github_headers(b"", "d-1") | {"Content-Length": "101"}
+    status, _, _ = asyncio.run(knock(scope_of(make_hook(), headers), b""))
+    assert status == 413
+
+
+def test_a_signature_sent_twice_is_refused_at_the_door():
+    sender, body = make_hook(), payload()
+    scope = scope_of(sender, github_headers(body, "d-1"))
+    scope["headers"].append((b"x-hub-signature-256", signature(body).encode()))
+    assert asyncio.run(knock(scope, body))[0] == 401
+
+
+def test_only_a_post_is_a_delivery():
+    assert asyncio.run(knock(scope_of(make_hook(), {}, method="GET"), b""))[0] == 405
+
+
+def test_door_and_view_answer_alike():
+    sender = make_hook()
+    at_the_door = asyncio.run(knock(scope_of(sender, github_headers(b"{", "d-1")), b"{"))
+    in_django = sender.post(b"{", delivery="d-1")
+    assert (at_the_door[0], at_the_door[2]) == (in_django.status_code, in_django.json())
