@@ -20,6 +20,7 @@ from apps.tools.identity import Caller, Grant, Rejected, SessionFacts
 from apps.tools.journal import Entry
 from apps.tools.models import Receipt
 from apps.tools.work import Work
+from apps.tools.workflow_db import writing
 
 ALLOWED = "allowed"
 State = Receipt.State
@@ -134,7 +135,7 @@ class _Service:
         if earlier.session_id != grant.caller.session.id or earlier.argument_digest != self.digest:
             return self._conflict()
         self.outcome = str(earlier.state if earlier.state != State.INTENT else State.UNKNOWN)
-        return _from_receipt(earlier)
+        return self._from_receipt(grant, earlier)
 
     def _conflict(self) -> Envelope:
         self.error_code = str(Code.CALL_CONFLICT)
@@ -151,7 +152,23 @@ class _Service:
         if not grant.tool.mutates:
             return self._do(grant)
         receipt = receipts.find_receipt(self.given.call_id)
-        return _from_receipt(receipt) if receipt is not None else failure(Code.UNKNOWN, _NOT_STORED, _READ_RECEIPT)
+        if receipt is None:  # its arguments were rejected: nothing was ever meant to happen
+            return self._do(grant)
+        return self._from_receipt(grant, receipt)
+
+    def _from_receipt(self, grant: Grant, receipt: Receipt) -> Envelope:
+        """The answer of a mutation that was made before: out of its receipt, never by doing it again."""
+        database = self.desk.databases.of(grant.caller.team_id, grant.authority.workflow_id)
+        kept = writing.read_receipt(database, receipt.pk)
+        if kept is not None and kept.applied:
+            return Envelope(True, kept.result)
+        if kept is None and receipt.state in (State.INTENT, State.UNKNOWN):
+            return failure(Code.UNKNOWN, _NOT_STORED, _READ_RECEIPT)
+        return failure(
+            Code.CALL_CONFLICT,
+            "This call was made before and changed nothing. It was not sent again.",
+            "Make a new id for a new try.",
+        )
 
     def _unwritten(self, grant: Grant) -> Envelope:
         """The session ended, or the disk failed, before the row was written: what was done is not shown as known."""
@@ -230,12 +247,6 @@ def _meant(given: Call, listener: UUID | None, caller: Caller | None) -> Session
         if found is not None:
             return found
     return None
-
-
-def _from_receipt(receipt: Receipt) -> Envelope:
-    if receipt.state == State.APPLIED and receipt.result is not None:
-        return Envelope(True, receipt.result)
-    return failure(Code.UNKNOWN, _NOT_STORED, _READ_RECEIPT)
 
 
 def _foreign(tool: str) -> str:

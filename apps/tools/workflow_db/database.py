@@ -15,7 +15,7 @@ from urllib.parse import quote
 from apps.tools.errors import Code, ToolFailure
 from apps.tools.workflow_db import hints, reserved
 from apps.tools.workflow_db.guard import Guard, Mode
-from apps.tools.workflow_db.regexp import Regexp, TooSlow
+from apps.tools.workflow_db.regexp import Regexp
 
 TIME_LIMIT_S = 10.0
 BUSY_S = 5.0
@@ -41,6 +41,7 @@ class Connection:
         self.statements = reserved.Statements()
         self._caller_mode = mode
         self._guard = Guard()
+        self._regexp = Regexp(lambda: self._deadline)
         self._deadline = float("inf")
         self.timed_out = False
         suffix = "?mode=ro" if mode is Mode.READ else "?mode=rw"
@@ -58,7 +59,7 @@ class Connection:
         raw.execute(f"PRAGMA max_page_count={MAX_PAGES}").fetchone()
         for limit, value in LIMITS.items():
             raw.setlimit(limit, value)
-        raw.create_function("regexp", 2, Regexp(lambda: self._deadline), deterministic=True)
+        raw.create_function("regexp", 2, self._regexp, deterministic=True)
         raw.set_authorizer(self._guard)
         raw.set_progress_handler(self._too_late, PROGRESS_OPS)
 
@@ -71,11 +72,11 @@ class Connection:
     @contextmanager
     def for_caller(self, seconds: float = TIME_LIMIT_S) -> Iterator[sqlite3.Connection]:
         """Statements of a caller: guarded, bounded in time, errors as ToolFailure with the likely fix."""
-        self._guard.mode, self._guard.why = self._caller_mode, ""
+        self._guard.mode, self._guard.why, self._regexp.problem = self._caller_mode, "", ""
         self._deadline, self.timed_out = time.monotonic() + seconds, False
         try:
             yield self.raw
-        except (sqlite3.Error, sqlite3.Warning, OverflowError, TooSlow) as error:
+        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
             raise self._failure(error) from None
         finally:
             self._guard.mode, self._deadline = Mode.PLATFORM, float("inf")
@@ -102,7 +103,7 @@ class Connection:
             raise
 
     def _failure(self, error: Exception) -> ToolFailure:
-        if self.timed_out or isinstance(error, TooSlow):
+        if self.timed_out or time.monotonic() > self._deadline:
             return ToolFailure(
                 Code.LIMIT_EXCEEDED,
                 f"The statement did not finish within {TIME_LIMIT_S:g} s and was ended. Nothing was changed.",
@@ -110,6 +111,8 @@ class Connection:
             )
         if "locked" in str(error):
             return ToolFailure(Code.BUSY, f"The workflow's database stayed locked: {error}.", "Try again.")
+        if self._regexp.problem:
+            return ToolFailure(Code.SQL_ERROR, self._regexp.problem, "Use a simpler pattern, LIKE or GLOB.")
         why = self._guard.why
         message = f"Refused: {why}." if why and _is_denial(error) else f"{error}"
         return ToolFailure(Code.SQL_ERROR, message, hints.likely_fix(self, str(error), why))

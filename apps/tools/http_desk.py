@@ -1,0 +1,60 @@
+"""The dispatcher's desk for calls over HTTP: nothing is held between requests, so any web process can serve them."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from django.core.cache import cache
+
+from apps.tools import ledger
+from apps.tools.desk import Answer
+from apps.tools.journal import Entry
+from apps.tools.models import ToolCall, ToolSession
+from apps.tools.work import Databases
+
+CALLS_A_MINUTE = 6000
+
+
+class HttpDesk:
+    """One request's desk. Close it."""
+
+    listener: UUID | None = None
+
+    def __init__(self, token_sha256: str) -> None:
+        self.databases = Databases()
+        self._token_sha256 = token_sha256
+
+    def fence(self) -> int | None:
+        """None: a client holds no lease."""
+        return None
+
+    def count_call(self) -> int:
+        key = f"tool-calls:{self._token_sha256}:{int(time.time() // 60)}"
+        cache.add(key, 0, timeout=120)
+        return max(0, cache.incr(key) - CALLS_A_MINUTE)
+
+    def earlier(self, session_id: UUID, call_id: UUID) -> Answer | None:
+        row = (
+            ToolCall.objects.filter(session_id=session_id, call_id=call_id)
+            .exclude(error_code__in=["busy", "unavailable"])
+            .order_by("seq")
+            .values_list("argument_digest", flat=True)
+            .first()
+        )
+        return None if row is None else Answer(row, None)
+
+    def remember(self, session_id: UUID, call_id: UUID, answer: Answer) -> None:
+        """The ledger remembers."""
+
+    def append(self, session_id: UUID, entry: Entry) -> None:
+        session = ToolSession.objects.select_related("workflow").get(pk=session_id)
+        opened = ledger.open_journal(session)
+        try:
+            opened.append(entry)
+            ledger.Import(session_id, opened).run()
+        finally:
+            opened.close()
+
+    def close(self) -> None:
+        self.databases.close()
