@@ -20,10 +20,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended. Every text in it is masked. `seal`, `policy` and `validation` are JSON; None: never got there.
+    """How an attempt ended. Every text in it is masked. `seal`, `policy`, `validation` are JSON; None: never got there.
 
     `claims` is what the script said of itself, shown as claimed: `refusal`, `concerns`, `exception`.
-    `tree_gone` says that every process of the attempt was seen to be gone. `hint` says what a person can do.
+    `tree_gone` says that every process of the attempt was seen to be gone.
     """
 
     outcome: str

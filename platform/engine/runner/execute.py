@@ -2,15 +2,189 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import resource
+import time
+from datetime import UTC, datetime
 
-from engine.runner.ending import Ending
+from engine import digests, interpreters, library
+from engine.contract import Contract
+from engine.logs import LogReader, LogWriter, Stream
+from engine.outcomes import Outcome
+from engine.runner import claims, collect, verdict
+from engine.runner.ending import Ending, Output
 from engine.runner.listeners import Listeners
+from engine.runner.watch import Watch
+from engine.sandbox import launch, policy
+from engine.sandbox.errors import FileRefused, SandboxRefused
+from engine.sandbox.files import Beneath
 
-if TYPE_CHECKING:
-    from engine.contract import Contract
+KILL_TIMEOUT_S = 10.0
+_SAID_ROWS = 20
+_ARGV = (interpreters.PYTHON, "-I", "-S", "-u", "-B", library.BOOT)
 
 
 def execute(contract: Contract, listeners: Listeners) -> Ending:
-    """Runs one attempt to its end and says how it ended. Blocks the calling thread, which must outlive the step."""
-    raise NotImplementedError
+    """Runs one attempt to its end and says how it ended. Blocks the calling thread, which must outlive the step.
+
+    Whatever a listener raises ends the attempt and is raised again, once every process is gone.
+    """
+    attempt = _Attempt(contract, listeners)
+    try:
+        return attempt.run()
+    except SandboxRefused as refused:
+        return attempt.refused(refused.reason, str(refused))
+    except FileExistsError as error:
+        return attempt.refused("attempt_exists", f"This attempt was already started: {error.filename} is there.")
+    finally:
+        attempt.end()
+
+
+class _Attempt:
+    def __init__(self, contract: Contract, listeners: Listeners) -> None:
+        self._contract = contract
+        self._listeners = listeners
+        self._started_at = _now()
+        self._policy_record: dict[str, object] | None = None
+        self._sandbox: launch.Sandbox | None = None
+        self._watch: Watch | None = None
+        self._log: LogWriter | None = None
+        self._tools_open = False
+
+    def run(self) -> Ending:
+        contract, listeners = self._contract, self._listeners
+        before = _child_seconds()
+        if contract.sandbox.tools_socket is not None:
+            self._tools_open = True
+            listeners.arm(contract.sandbox.tools_socket)
+        built = policy.build(contract.declared, contract.sandbox)
+        self._policy_record = built.record()
+        try:
+            self._log = LogWriter(contract.ask.attempt, contract.masker, contract.limits)
+        except BaseException:
+            built.close()
+            raise
+        self._sandbox = launch.start(
+            built, argv=_ARGV, env=contract.env, cwd=contract.folder, frame="later", limits=contract.limits
+        )
+        listeners.started(self._sandbox.pid, self._sandbox.pid_started)
+        with Beneath(contract.ask.attempt.out) as outputs:
+            self._watch = Watch(self._sandbox, self._log, outputs, contract.limits, listeners)
+            self._sandbox.release(_frame(contract))
+            self._watch.follow()
+            self._end_tree()
+            exit_ = self._sandbox.wait(KILL_TIMEOUT_S) or launch.Exit(None, None, command_ran=True, killed=True)
+            return self._judge(exit_, _child_seconds() - before, outputs)
+
+    def refused(self, reason: str, detail: str) -> Ending:
+        """Nothing ran."""
+        text = self._contract.masker.text(detail)
+        return Ending(
+            str(Outcome.HARNESS_REJECTED), str(reason), text, self._started_at, _now(), policy=self._policy_record
+        )
+
+    def end(self) -> None:
+        """Ends whatever is still there: after an error of ours or of a listener. Safe to call again."""
+        self._close_tools()
+        if self._sandbox is not None:
+            self._sandbox.kill()
+            self._sandbox.wait(KILL_TIMEOUT_S)
+            self._sandbox.close()
+            self._sandbox = None
+        if self._log is not None:
+            self._log.seal(0)
+        if self._watch is not None:
+            self._watch.close()
+
+    def _close_tools(self) -> None:
+        if self._tools_open:
+            self._tools_open = False
+            self._listeners.close_tools()
+
+    def _end_tree(self) -> None:
+        """Tools first: what is in flight then is unknown, and nothing new begins. Then every process, then the rest."""
+        assert self._sandbox is not None  # noqa: S101
+        assert self._watch is not None  # noqa: S101
+        self._close_tools()
+        if self._watch.cut_short is not None:
+            self._sandbox.kill()
+            self._watch.drain()
+
+    def _judge(self, exit_: launch.Exit, cpu_s: float, outputs: Beneath) -> Ending:
+        contract, watch, log, sandbox = self._contract, self._watch, self._log, self._sandbox
+        assert watch is not None and log is not None and sandbox is not None  # noqa: S101, PT018
+        seal = log.seal(watch.ms)
+        claimed = claims.parse(watch.claims, log.marked)
+        seen = verdict.Observed(
+            exit_, watch.cut_short, claimed, contract.limits, cpu_s, self._said, self._listeners.boundary_refused
+        )
+        found, validation = verdict.judge(seen), None
+        if found.outcome is Outcome.SUCCEEDED:
+            report = collect.validate(contract, outputs, self._listeners)
+            validation = report.record() if report.checks else None
+            if not report.passed:
+                found = verdict.Verdict(Outcome.VALIDATION_FAILED, collect.problem_of(report), report.summary())
+        self._listeners.log_grew(log.rows, log.size)
+        mask = contract.masker
+        return Ending(
+            outcome=str(found.outcome),
+            reason=str(found.reason),
+            detail=mask.text(found.detail),
+            started_at=self._started_at,
+            finished_at=_now(),
+            exit_code=exit_.code,
+            claims=mask.value(claimed.record()),
+            seal=seal.record(),
+            validation=mask.value(validation),
+            code_digest_end=_code_digest(contract),
+            policy=self._policy_record,
+            tree_gone=sandbox.gone(),
+            outputs=_outputs(contract, outputs),
+            pid=sandbox.pid,
+        )
+
+    def _said(self) -> str:
+        """The end of the error stream, for people."""
+        with LogReader(self._contract.ask.attempt) as reader:
+            lines = [line.text for line in reader.last(_SAID_ROWS, longest=2000) if line.stream is Stream.ERR]
+        return "\n".join(lines)[-4000:]
+
+
+def _frame(contract: Contract) -> bytes:
+    """What boot is told: fields of `name=value`, with NUL between them."""
+    fields = [
+        f"main={contract.folder}/main.py",
+        f"prefix={policy.DEPS}",
+        f"pycache={contract.env['PYTHONPYCACHEPREFIX']}",
+        f"path={contract.folder}",
+        f"path={policy.CODE}",
+        f"path={contract.environment.site}",
+        *(f"argv={argument}" for argument in contract.argv),
+    ]
+    if contract.environment.links:
+        fields.append(f"pth={contract.environment.site}")
+    if contract.preload:
+        fields.append("preload=1")
+    return "\0".join(fields).encode("utf-8", "surrogateescape")
+
+
+def _code_digest(contract: Contract) -> str:
+    try:
+        return digests.code_tree(contract.ask.workflow.code).digest
+    except FileRefused:
+        return "unreadable"
+
+
+def _outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
+    try:
+        return collect.outputs(contract, folder)
+    except FileRefused as refused:
+        return (Output(refused.relative, 0, problem=refused.reason),)
+
+
+def _child_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)

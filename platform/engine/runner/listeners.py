@@ -42,7 +42,7 @@ class Listeners(Protocol):
         """Asked about every 100 ms: must the attempt end?"""
 
     def boundary_refused(self) -> bool:
-        """Whether the ledger has a refused row of this attempt: without one a claimed boundary error is a script error."""
+        """Whether the ledger has a refused row of this attempt: without it a boundary error is only claimed."""
 
     def query(self, sql: str, limit: int) -> Sequence[dict[str, Any]]:
         """One read-only query of a validation block on the workflow's database."""

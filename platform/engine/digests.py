@@ -1,0 +1,108 @@
+"""Digests: of values, of the code tree. They are evidence of what was there, not a copy of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import json_values
+from engine.sandbox.errors import FileRefused
+from engine.sandbox.files import Beneath, Entry
+from engine.sandbox.tree import Kind
+
+_MOST_KEPT = 50_000
+_PIECE = 1024 * 1024
+_CACHED = "__pycache__"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A code tree as it was read: each file with its digest. `odd` are links and whatever else is no plain file.
+
+    `caches` are the compiled files that lie in it. No step reads them, so they are no part of the digest.
+    """
+
+    digest: str
+    files: Mapping[str, str]
+    odd: tuple[str, ...] = ()
+    caches: tuple[str, ...] = ()
+
+
+def of_json(value: Any) -> str:
+    """SHA-256 of the canonical JSON."""
+    return hashlib.sha256(json_values.dump(value)).hexdigest()
+
+
+def keyed(key: bytes, purpose: str, value: Any) -> str:
+    """HMAC-SHA256 of the canonical JSON: tells nothing to who has not the key, and differs by purpose."""
+    return hmac.new(key, purpose.encode() + b"\0" + json_values.dump(value), hashlib.sha256).hexdigest()
+
+
+def of_file(folder: Beneath, name: str, limit: int) -> str:
+    """SHA-256 of a plain file below `folder`."""
+    digest = hashlib.sha256()
+    with folder.open(name, limit) as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def code_tree(code: Path) -> Tree:
+    """The code tree as it is now. Files that did not change since they were last read are not read again."""
+    with Beneath(code) as folder:
+        entries = folder.listing()
+        key = tuple(entries)
+        known = _trees.get(code)
+        if known is not None and known[0] == key:
+            return known[1]
+        tree = _read(folder, entries)
+    _trees[code] = (key, tree)
+    _trim(_trees, 256)
+    return tree
+
+
+_trees: OrderedDict[Path, tuple[tuple[Entry, ...], Tree]] = OrderedDict()
+_files: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
+
+
+def _read(folder: Beneath, entries: list[Entry]) -> Tree:
+    files: dict[str, str] = {}
+    odd: list[str] = []
+    caches: list[str] = []
+    digest = hashlib.sha256()
+    for entry in entries:
+        if _CACHED in entry.relative.split("/"):
+            if entry.kind is not Kind.FOLDER:
+                caches.append(entry.relative)
+            continue
+        if entry.kind is Kind.FOLDER:
+            continue
+        found = _of_entry(folder, entry)
+        if found is None:
+            odd.append(entry.relative)
+        else:
+            files[entry.relative] = found
+        digest.update(f"{entry.relative}\0{found or entry.kind}\0{entry.mode & 0o111:o}\0".encode("utf-8", "replace"))
+    return Tree(digest.hexdigest(), files, tuple(odd), tuple(caches))
+
+
+def _of_entry(folder: Beneath, entry: Entry) -> str | None:
+    if entry.kind is not Kind.FILE:
+        return None
+    key = (entry.inode, entry.size, entry.modified_ns, entry.changed_ns)
+    if key not in _files:
+        with contextlib.suppress(FileRefused, OSError):
+            _files[key] = of_file(folder, entry.relative, entry.size)
+        _trim(_files, _MOST_KEPT)
+    return _files.get(key)
+
+
+def _trim(cache: OrderedDict[Any, Any], most: int) -> None:
+    while len(cache) > most:
+        cache.popitem(last=False)

@@ -1,0 +1,142 @@
+"""From what was observed of an attempt to its outcome: facts decide, what the script claims only tells them apart."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.outcomes import Outcome
+from engine.runner.claims import Claims
+from engine.runner.listeners import Stop, StopKind
+from engine.runner.watch import Bound
+from engine.sandbox.launch import Exit
+from engine.sandbox.limits import Limits
+
+_USAGE = re.compile(r"^usage: .*^\S[^\n]*: error: [^\n]+\s*\Z", re.DOTALL | re.MULTILINE)
+_NO_SUCH_SCRIPT = re.compile(r"can't open file .*\[Errno \d+\]|^unknown option|^Unknown option", re.MULTILINE)
+_RAISED_CODES = {1, 120}  # 120: the streams could not be flushed at the end
+_STOPS = {
+    StopKind.CANCELLED: (Outcome.CANCELLED, "cancelled", "It was cancelled, and every process of it was ended."),
+    StopKind.LEASE_LOST: (
+        Outcome.WORKER_LOST,
+        "lease_lost",
+        "The worker lost its lease and ended what it had started.",
+    ),
+    StopKind.OPERATOR: (Outcome.WORKER_LOST, "stopped_by_operator", "The platform was stopped; the step was cut."),
+}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the platform saw. `said` is the end of the error stream, `cpu_s` the processor time of the whole tree."""
+
+    exit: Exit
+    cut_short: Bound | Stop | None
+    claims: Claims
+    limits: Limits
+    cpu_s: float
+    said: Callable[[], str]
+    boundary_refused: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    outcome: Outcome
+    reason: str
+    detail: str
+
+
+def judge(seen: Observed) -> Verdict:
+    """The outcome but for validation, which only a `succeeded` can still lose."""
+    if seen.cut_short is not None and (seen.exit.killed or seen.exit.code is None):
+        return _cut(seen.cut_short, seen.limits)
+    if seen.exit.code is None:
+        return _never_ran(seen)
+    if not seen.claims.running:
+        return _no_interpreter(seen)
+    if seen.exit.signal is not None:
+        return _by_signal(seen, seen.exit.signal)
+    if seen.exit.code == 0:
+        return Verdict(Outcome.SUCCEEDED, "", "")
+    if seen.exit.code == 2:
+        return _exit_2(seen)
+    return _error(seen, seen.exit.code)
+
+
+def _cut(why: Bound | Stop, limits: Limits) -> Verdict:
+    if isinstance(why, Stop):
+        outcome, reason, detail = _STOPS[why.kind]
+        return Verdict(outcome, reason, f"{detail} {why.detail}".strip())
+    if why is Bound.TIMEOUT:
+        detail = f"It ran longer than {limits.timeout_s} s (limits.timeout_s), and every process of it was ended."
+        return Verdict(Outcome.TIMED_OUT, why, detail)
+    if why is Bound.LOG:
+        detail = f"It printed more than {limits.log_mb} MB (limits.log_mb), and limits.log_overflow is `fail`."
+        return Verdict(Outcome.LIMIT_EXCEEDED, why, detail)
+    detail = (
+        f"Its output folder grew beyond {limits.output_mb} MB (limits.output_mb) or {limits.output_files} files."
+        " Every process of it was ended."
+    )
+    return Verdict(Outcome.LIMIT_EXCEEDED, why, detail)
+
+
+def _never_ran(seen: Observed) -> Verdict:
+    detail = f"The sandbox ended before the step was started, so none of its code ran. {seen.said()}"
+    return Verdict(Outcome.HARNESS_REJECTED, "sandbox_setup_failed", detail.strip())
+
+
+def _no_interpreter(seen: Observed) -> Verdict:
+    detail = f"The interpreter ended with {seen.exit.code} before it came to the step's code. {seen.said()}"
+    return Verdict(Outcome.HARNESS_REJECTED, "interpreter_failed", detail.strip())
+
+
+def _by_signal(seen: Observed, number: int) -> Verdict:
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    spent = seen.cpu_s >= seen.limits.cpu_s * 0.9
+    if number == signal.SIGXCPU or (number == signal.SIGKILL and spent):
+        detail = f"It used more than {seen.limits.cpu_s} s of processor time (limits.cpu_s)."
+        return Verdict(Outcome.LIMIT_EXCEEDED, "cpu", detail)
+    if number == signal.SIGXFSZ:
+        detail = f"It wrote a file of more than {seen.limits.file_mb} MB (limits.file_mb)."
+        return Verdict(Outcome.LIMIT_EXCEEDED, "disk", detail)
+    return Verdict(Outcome.SCRIPT_ERROR, f"signal_{number}", f"It was ended by {name}.{_memory_hint(seen, number)}")
+
+
+def _memory_hint(seen: Observed, number: int) -> str:
+    if number != signal.SIGKILL:
+        return ""
+    return f" Nobody here ended it: the host may have been out of memory (limits.memory_mb is {seen.limits.memory_mb})."
+
+
+def _exit_2(seen: Observed) -> Verdict:
+    refusal = seen.claims.refusal
+    if refusal is not None:
+        parts = (refusal["reason"], refusal["blocked_action"], refusal["resolution"])
+        return Verdict(Outcome.REFUSED, "refusal", " ".join(part for part in parts if part) or "It gave no reason.")
+    said = seen.said()
+    if seen.claims.usage or _USAGE.search(said) or _NO_SUCH_SCRIPT.search(said):
+        last = said.strip().splitlines()[-1:] or [""]
+        return Verdict(
+            Outcome.SCRIPT_ERROR, "usage_error", f"A program was called with wrong arguments. {last[0]}".strip()
+        )
+    return Verdict(
+        Outcome.REFUSED, "unexplained", "It ended with 2, which is a refusal, and did not say why (pulse.refuse does)."
+    )
+
+
+def _error(seen: Observed, code: int) -> Verdict:
+    raised = seen.claims.raised
+    if raised is None or code not in _RAISED_CODES:
+        return Verdict(Outcome.SCRIPT_ERROR, f"exit_{code}", f"It ended with exit code {code}.")
+    where = f" ({raised.file}:{raised.line})" if raised.file else ""
+    text = f"{raised.name}: {raised.message}{where}" if raised.message else f"{raised.name}{where}"
+    if "assertion" in raised.traits:
+        return Verdict(Outcome.ASSERTION_FAILED, "assertion", text)
+    if "boundary" in raised.traits and seen.boundary_refused():
+        return Verdict(Outcome.TOOL_BOUNDARY, "tool_boundary", text)
+    if "memory" in raised.traits:
+        hint = f"It may need more than limits.memory_mb, which is {seen.limits.memory_mb}."
+        return Verdict(Outcome.SCRIPT_ERROR, "memory", f"{text}. {hint}")
+    return Verdict(Outcome.SCRIPT_ERROR, f"exit_{code}", text)
