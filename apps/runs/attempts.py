@@ -94,6 +94,7 @@ class Attempted:
             outputs=[_output(one) for one in ending.outputs],
             started_at=ending.started_at,
             finished_at=ending.finished_at,
+            **({"findings": self.findings} if self.findings else {}),
         )
         if self.row.session_id:
             tools.end_session(self.row.session_id, f"attempt_{ending.outcome}")
@@ -216,7 +217,7 @@ def _refused(row: Attempt, refused: ContractRefused) -> Attempted:
     now = timezone.now()
     ending = Ending(refused.outcome, refused.reason, refused.detail, started_at=now, finished_at=now)
     after = outcomes.decide_after(Ended(Outcome(refused.outcome), tries=row.number))
-    return Attempted(row, ending, after)
+    return Attempted(row, ending, after, [finding.record() for finding in refused.findings])
 
 
 def _after(work: Work, row: Attempt, ending: Ending) -> After:

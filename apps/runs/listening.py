@@ -76,6 +76,7 @@ class Listening:
                 fingerprint=contract.fingerprint,
                 inputs_digest=contract.inputs_digest,
                 code_digest=contract.code_digest,
+                findings=[finding.record() for finding in contract.findings],
             )
 
     def log_grew(self, lines: int, size: int) -> None:
