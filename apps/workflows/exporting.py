@@ -17,6 +17,7 @@ from apps.workflows.models import Workflow
 from engine.places import WorkflowPlaces
 from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath
+from engine.sandbox.tree import Kind
 
 STAMP = (2000, 1, 1, 0, 0, 0)
 """One time for every entry: the same workflow gives the same bytes."""
@@ -62,9 +63,9 @@ def _files(target: WorkflowPlaces, report: ExportReport, *, with_assets: bool) -
         with Beneath(target.root / folder) as below:
             for entry in below.listing():
                 name = f"{folder}/{entry.relative}"
-                if entry.kind.value == "folder":
+                if entry.kind is Kind.FOLDER:
                     continue
-                if not belongs(name) or entry.kind.value != "file":
+                if not belongs(name) or entry.kind is not Kind.FILE:
                     report.left_out.append(name)
                     continue
                 try:
