@@ -5,9 +5,10 @@ from __future__ import annotations
 from apps.runs.cancelling import cancel_run
 from apps.runs.reruns import rerun
 from apps.runs.settling import Choice, settle_attention
-from apps.runs.starting import EntryPath, StartFacts, check_start, start_run
+from apps.runs.starting import Admitted, EntryPath, StartFacts, check_start, start_run
 
 __all__ = [
+    "Admitted",
     "Choice",
     "EntryPath",
     "StartFacts",

@@ -68,6 +68,7 @@ class StartFacts(TypedDict, total=False):
     only_step: str
     rerun_of: Run | None
     rerun_from: str
+    admitted: Admitted | None  # what `check_start` of the same facts said just now: it is not found out again
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def start_run(*, workflow: Workflow, entry_path: str, initiated_by: str, **facts
     Raises Refused (RunRefused, NotCurrent, GroupUnknown), and nothing was written. The group's values and `variables`
     are pinned from here on. `initiated_by` is audit text: the run acts with the workflow owner's rights.
     """
-    admitted = _admit(workflow, facts)
+    admitted = facts.get("admitted") or _admit(workflow, facts)
     with transaction.atomic():
         run = _make(admitted, EntryPath(entry_path), initiated_by, facts)
         run.save(force_insert=True)
@@ -100,9 +101,9 @@ def start_run(*, workflow: Workflow, entry_path: str, initiated_by: str, **facts
 
 def check_start(
     *, workflow: Workflow, entry_path: str = "", initiated_by: str = "", **facts: Unpack[StartFacts]
-) -> None:
+) -> Admitted:
     """Raises what `start_run` would refuse, and writes nothing. Takes the same arguments."""
-    _admit(workflow, facts)
+    return _admit(workflow, facts)
 
 
 def session_facts(steps: Iterable[Step]) -> tuple[list[str], str]:
