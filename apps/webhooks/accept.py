@@ -155,15 +155,12 @@ def _accept(one: Judged, trigger: Trigger, said: Said) -> Answer:
     runs.start_run(
         workflow=trigger.workflow,
         entry_path=trigger.kind,
-        group=one.start.group,
         initiator=None,
         initiated_by=_sender(one, trigger, said),
         trigger_name=trigger.name,
         delivery_id=delivery.pk,
         run_id=one.run_id,
-        variables=one.start.variables,
-        parameters=one.start.parameters,
-        route_selections=one.start.routes,
+        admitted=one.start,
     )
     body = {
         "run_id": str(one.run_id),

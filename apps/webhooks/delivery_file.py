@@ -37,7 +37,7 @@ def content(judged: Judged, trigger: Trigger) -> bytes:
         "event": judged.said.event,
         "received_at": judged.arrival.received_at.isoformat().replace("+00:00", "Z"),
         "group": judged.start.group,
-        "variables": judged.start.variables,
+        "variables": judged.start.inputs.variables,
     }
     return f'{json.dumps(head)[:-1]}, "payload": {judged.said.payload_text}}}\n'.encode()
 

@@ -5,11 +5,11 @@ The checks run in the order of BEHAVIOUR 8. Nothing is stored here; `accept` is 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -18,12 +18,11 @@ from apps.accounts.errors import Field, Refused
 from apps.runs import actions as runs
 from apps.runs.errors import RunRefused
 from apps.webhooks.arrivals import Arrival
-from apps.webhooks.errors import DeliveryRefused, Unverified
+from apps.webhooks.errors import Unverified
 from apps.webhooks.kinds import KINDS
 from apps.webhooks.kinds.shape import Credentials, Definition, Said
 from apps.webhooks.mappings import check_variables, map_payload
 from apps.webhooks.models import Trigger
-from apps.workflows import definition as definitions
 from apps.workflows import vault
 from engine.ids import uuid7
 
@@ -46,16 +45,6 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Start:
-    """What the run is started with."""
-
-    group: str
-    variables: dict[str, Any] = field(default_factory=dict)
-    parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
-    routes: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Judged:
     """An arrival with all that reading can say of it. `run_id` is the id that its run will have, if it makes one."""
 
@@ -64,7 +53,7 @@ class Judged:
     verification: str = ""
     said: Said | None = None
     listened: bool = False
-    start: Start | None = None
+    start: runs.Admitted | None = None
     refusal: Refusal | None = None
     run_id: UUID = field(default_factory=uuid7)
     row_id: UUID = field(default_factory=uuid7)
@@ -87,14 +76,17 @@ class Judged:
         return self.listened and self.refusal is None
 
 
+Starts = dict[tuple[UUID, str], runs.Admitted | Refusal]
+
 NOT_FOUND = Refusal(404, "not_found", "There is no such hook.")
 FAULT = Refusal(500, "fault", "A fault of ours: the delivery was not taken. It is in our log. Send it again.")
 
 
 def judge_all(batch: Sequence[Arrival]) -> list[Judged]:
-    """Each arrival judged by itself; the triggers are looked up in one query."""
+    """Each arrival judged by itself; triggers are looked up once, and equal starts are checked once for the batch."""
     known = Trigger.objects.listening(arrival.key for arrival in batch)
-    return [_judge(Judged(arrival, known.get(arrival.key))) for arrival in batch]
+    starts: Starts = {}
+    return [_judge(Judged(arrival, known.get(arrival.key)), starts) for arrival in batch]
 
 
 def too_large(limit: int) -> Refusal:
@@ -113,20 +105,20 @@ def _secrets(trigger_id: UUID, sealed: bytes, key_id: str) -> tuple[str, ...]:
     return tuple(vault.decrypt(vault.Purpose.TRIGGER, trigger_id, sealed, key_id).decode().split("\n"))
 
 
-def _judge(one: Judged) -> Judged:
+def _judge(one: Judged, starts: Starts) -> Judged:
     limit: int = settings.PULSE_HOOK_BODY_MAX
     if len(one.arrival.body) > limit:
         return replace(one, refusal=too_large(limit))
     if one.trigger is None or one.trigger.kind not in KINDS:
         return replace(one, refusal=NOT_FOUND)
-    return _judge_known(one, one.trigger)
+    return _judge_known(one, one.trigger, starts)
 
 
-def _judge_known(one: Judged, trigger: Trigger) -> Judged:
+def _judge_known(one: Judged, trigger: Trigger, starts: Starts) -> Judged:
     try:
         one = _verified(one, trigger)
         one = _read(one, trigger)
-        return _startable(one, trigger) if one.listened else one
+        return _startable(one, trigger, starts) if one.listened else one
     except Unverified as wrong:
         detail = "The signature or token of this delivery is missing or wrong. No run was made."
         return replace(one, refusal=Refusal(401, wrong.code, detail, reason=wrong.detail))
@@ -157,27 +149,29 @@ def _read(one: Judged, trigger: Trigger) -> Judged:
     return replace(one, said=said, listened=not said.ping and definition.listens_to(said.event))
 
 
-def _startable(one: Judged, trigger: Trigger) -> Judged:
+def _startable(one: Judged, trigger: Trigger, starts: Starts) -> Judged:
     """The start that this delivery asks for, checked as far as it can be without writing. May leave a late refusal."""
     said, definition = one.said, Definition.of(trigger.definition)
     if said is None:
         return one
     mapped = map_payload(definition.mappings, said.payload)
-    variables = {**mapped.variables, **said.variables}
+    wanted: runs.StartFacts = {
+        "group": said.group or mapped.group,
+        "trigger_group": trigger.group,
+        "variables": {**mapped.variables, **said.variables},
+        "parameters": mapped.parameters,
+        "route_selections": mapped.routes,
+    }
+    check_variables(wanted["variables"] or {}, definition.allowed_variables)
+    key = (trigger.workflow_id, json.dumps(wanted, sort_keys=True))
+    if key not in starts:
+        starts[key] = _check(trigger, wanted)
+    found = starts[key]
+    return replace(one, refusal=found) if isinstance(found, Refusal) else replace(one, start=found)
+
+
+def _check(trigger: Trigger, wanted: runs.StartFacts) -> runs.Admitted | Refusal:
     try:
-        workflow = definitions.load(trigger.workflow)
-        check_variables(variables, definition.allowed_variables, frozenset(workflow.variables))
-        group = workflow.choose_group(said.group or mapped.group, trigger.group)
-        start = Start(group, variables, mapped.parameters, mapped.routes)
-        runs.check_start(
-            workflow=trigger.workflow,
-            group=group,
-            variables=variables,
-            parameters=mapped.parameters,
-            route_selections=mapped.routes,
-        )
-    except DeliveryRefused:
-        raise
+        return runs.check_start(workflow=trigger.workflow, **wanted)
     except (Refused, RunRefused) as wrong:
-        return replace(one, refusal=refusal_of(wrong))
-    return replace(one, start=start)
+        return refusal_of(wrong)

@@ -58,13 +58,13 @@ def look_up(payload: Any, source: str) -> Any:
     return value
 
 
-def check_variables(variables: Mapping[str, Any], allowed: tuple[str, ...], declared: frozenset[str]) -> None:
-    """Only variables that the workflow declares and the trigger allows, at most 16 KiB each."""
+def check_variables(variables: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+    """Only variables that the trigger allows, at most 16 KiB each. That there are such variables, the start checks."""
     for name, value in variables.items():
-        if name not in allowed or name not in declared:
+        if name not in allowed:
             raise BadVariable(
                 f"The variable {name[:80]!r} is not one that this trigger may set. No run was made."
-                " List it in the trigger's allowed_variables and the workflow's variables."
+                " List it in the trigger's allowed_variables."
             )
         size = len(value.encode() if isinstance(value, str) else json.dumps(value).encode())
         if size > LARGEST_VARIABLE:
