@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine import routes
-from engine.document import END, ROUTE_FILE, BranchStep, Dependency, Plan, Route, ScriptedStep, Step, graph_of
+from engine.document import END, ROUTE_FILE, BranchStep, Dependency, Plan, Route, ScriptedStep, Step, ways_on
 from engine.outcomes import Outcome
 from engine.problems import Problem, json_path
 from engine.states import RunStatus, StepStatus
@@ -49,9 +49,10 @@ class Inputs:
 
 @dataclass(frozen=True)
 class StartStep:
-    """Start an attempt of this step."""
+    """Start an attempt of this step. `skipped`: steps that a change of the plan has put out of reach."""
 
     step_id: str
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _single_step(plan: Plan, step_states: Mapping[str, StepView], inputs: Inputs
     if step_states.get(step.id, PENDING).status is StepStatus.SUCCEEDED:
         return Finish(RunStatus.SUCCEEDED)
     decision = _at(plan, step, step_states, inputs)
-    return replace(decision, skipped=()) if isinstance(decision, Finish | TakeRoute) else decision
+    return replace(decision, skipped=()) if isinstance(decision, Finish | TakeRoute | StartStep) else decision
 
 
 def _at(plan: Plan, step: Step, step_states: Mapping[str, StepView], inputs: Inputs) -> Decision:
@@ -159,7 +160,7 @@ def _at(plan: Plan, step: Step, step_states: Mapping[str, StepView], inputs: Inp
 
 def _begin(plan: Plan, step: Step, step_states: Mapping[str, StepView], inputs: Inputs) -> Decision:
     if isinstance(step, ScriptedStep):
-        return StartStep(step.id)
+        return StartStep(step.id, _left_behind(plan, step.id, step_states))
     if not isinstance(step, BranchStep):
         detail = f"This release cannot run a step of kind {step.kind}."
         return Fail(step.id, Outcome.HARNESS_REJECTED, "not_supported_yet", detail)
@@ -167,8 +168,7 @@ def _begin(plan: Plan, step: Step, step_states: Mapping[str, StepView], inputs: 
     if isinstance(chosen, Fail):
         return chosen
     route, source = chosen
-    kept = graph_of(plan).reachable_from(route.next_step_id) | {step.id}
-    skipped = tuple(step_id for step_id in _pending(plan, step_states) if step_id not in kept)
+    skipped = tuple(s for s in _left_behind(plan, route.next_step_id, step_states) if s != step.id)
     return TakeRoute(step.id, route.route_id, source, route.next_step_id, skipped)
 
 
@@ -199,6 +199,18 @@ def _why_none(dependency: Dependency | None) -> str:
 
 def _fail(branch: BranchStep, reason: str, detail: str) -> Fail:
     return Fail(branch.id, Outcome.HARNESS_REJECTED, reason, f"{detail} {routes.options(branch)}")
+
+
+def _left_behind(plan: Plan, here: str, step_states: Mapping[str, StepView]) -> tuple[str, ...]:
+    ways = ways_on(plan)
+    ahead: set[str] = set()
+    waiting = [here]
+    while waiting:
+        step_id = waiting.pop()
+        if step_id in ways and step_id not in ahead:
+            ahead.add(step_id)
+            waiting.extend(ways[step_id])
+    return tuple(step_id for step_id in _pending(plan, step_states) if step_id not in ahead)
 
 
 def _no_way_on(plan: Plan, step_id: str, step_states: Mapping[str, StepView]) -> Finish:

@@ -43,13 +43,18 @@ class Node:
 
 
 class Graph:
-    """The first node starts. Of two nodes of one id the first counts; edges to nowhere lead nowhere."""
+    """The first node starts. Of two nodes of one id the first counts; edges to nowhere lead nowhere.
+
+    `ids_are_plain`: no id stands twice, none is `end`. Otherwise circles mean nothing and are not told.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
         self.by_id: dict[str, Node] = {}
         for node in nodes:
-            self.by_id.setdefault(node.id, node)
+            if node.id != END:
+                self.by_id.setdefault(node.id, node)
+        self.ids_are_plain = len(self.by_id) == len(self.nodes)
         self._predecessors: dict[str, set[str]] = {step_id: set() for step_id in self.by_id}
         for step_id in self.by_id:
             for target in self.successors(step_id):
@@ -100,10 +105,10 @@ class Graph:
 
     def _id_problems(self, node: Node, packages: frozenset[str]) -> Iterator[Problem]:
         path = f"{node.path}.id"
-        if self.by_id[node.id] is not node:
-            yield Problem(path, "duplicate_id", f"Another step is called {node.id!r}. Give each step its own id.")
-        elif node.id in RESERVED_IDS:
+        if node.id in RESERVED_IDS:
             yield Problem(path, "reserved_id", f"{node.id!r} means something else to Pulse. Choose another id.")
+        elif self.by_id[node.id] is not node:
+            yield Problem(path, "duplicate_id", f"Another step is called {node.id!r}. Give each step its own id.")
         elif node.id in packages:
             message = f"The code tree has a package {node.id!r} of its own. Rename the step or the package."
             yield Problem(path, "package_collision", message)
@@ -115,7 +120,7 @@ class Graph:
         for edge in node.edges:
             if edge.target != END and edge.target not in self.by_id:
                 yield Problem(edge.path, "dangling_target", f"There is no step {edge.target!r} to go on to.")
-            elif (node.id, edge) in self.closing_edges:
+            elif self.ids_are_plain and (node.id, edge) in self.closing_edges:
                 message = f"Going on to {edge.target!r} makes a circle; a step runs once in a run."
                 yield Problem(edge.path, "circle", message)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from engine.document.entries import Mappings, Schedule, Trigger
-from engine.document.flow import graph_of
+from engine.document.flow import graph_of, ways_on
 from engine.document.parsing import DocumentRefused, parse_plan, parse_workflow
+from engine.document.schema import json_schema
 from engine.document.steps import (
     ROUTE_FILE,
     Access,
@@ -66,6 +67,8 @@ __all__ = [
     "Variable",
     "WorkflowDocument",
     "graph_of",
+    "json_schema",
     "parse_plan",
     "parse_workflow",
+    "ways_on",
 ]

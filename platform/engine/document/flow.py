@@ -12,6 +12,14 @@ def graph_of(plan: Plan, root: str = "$") -> Graph:
     return Graph([_node(plan, position, step, root) for position, step in enumerate(plan.steps)])
 
 
+def ways_on(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Where each step may go on: ids of steps, and `end`."""
+    return {
+        step.id: tuple(edge.target for edge in _edges(plan, position, step, ""))
+        for position, step in enumerate(plan.steps)
+    }
+
+
 def _node(plan: Plan, position: int, step: Step, root: str) -> Node:
     path = f"{root}.steps[{position}]"
     return Node(

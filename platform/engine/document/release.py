@@ -16,7 +16,7 @@ STEP_KINDS = ("scripted", "branch")
 LATER_STEP_KINDS = ("routing", "message_sequence", "orchestrator", "human_input")
 TRIGGER_KINDS = ("github", "bearer")
 LATER_TRIGGER_KINDS = ("slack", "standard", "function", "internal", "mcp")
-TOOLS = frozenset({"query_workflow_db", "mutate_workflow_db"})
+TOOLS = frozenset({"query_workflow_db", "mutate_workflow_db", "read_receipt"})
 LATER_TOOLS = frozenset(
     {"apply_workflow_db_migration", "create_workflow_db_snapshot"}
     | {"read_file", "write_file", "list_files", "search_files", "patch_file"}
@@ -30,7 +30,6 @@ LATER_TOOLS = frozenset(
     | {"register_custom_function", "create_step", "update_step", "delete_step", "set_variable", "set_group"}
     | {"edit_code", "run_preflight", "manage_trigger", "manage_schedule", "set_workflow_contract_version"}
 )
-LATER_STORES = ("learnings", "knowledgebase", "assets")
 
 Place = tuple[str | int, ...]
 
@@ -94,10 +93,6 @@ def _in_step(step: Any, place: Place) -> Iterator[Unsupported]:
     if kind == "branch" and _get(step, "source") == "human":
         here = (*place, "source")
         yield Unsupported(here, here, "branches that ask a person")
-    for store in LATER_STORES:
-        if _get(_get(step, "access"), store) in {"read", "read-write"}:
-            here = (*place, "access", store)
-            yield Unsupported(here, here, f"access to {store}")
 
 
 def _in_settings(settings: Any) -> Iterator[Unsupported]:
