@@ -81,8 +81,10 @@ def _consistency(rule: ConsistencyCheck, value: JsonValue, document: JsonValue) 
     if not others:
         yield f"Nothing is at {path} to compare it with."
     elif rule.type == "in_array":
-        choices = others[0] if len(others) == 1 and isinstance(others[0], list) else others
-        if not json_values.contains(choices, value):
+        choices = others[0] if paths.names_one_place(path) else others
+        if not isinstance(choices, list):
+            yield f"What is at {path} is no array."
+        elif not json_values.contains(choices, value):
             yield f"It is not in the array at {path}."
     elif len(others) > 1:
         yield f"{len(others)} values are at {path}; it can be compared with one only."

@@ -30,6 +30,11 @@ def compiled(path: str) -> JSONPath:
     return found
 
 
+def names_one_place(path: str) -> bool:
+    """Whether the path can find one value at most, in any document. Raises `BadPath`."""
+    return compiled(path).singular_query()
+
+
 def find(path: str, document: JsonValue) -> list[JsonValue]:
     """Every value at the path, in the document's order. Raises `BadPath`, also for one too deep to follow."""
     try:
