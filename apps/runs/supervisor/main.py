@@ -36,6 +36,7 @@ class Supervisor:
         self.retiring: list[Cluster] = []
         self.reaper = Reaper()
         self.stopping = False
+        self._signals = 0
         self._leading = False
         self._oldest: tuple[uuid.UUID, float] | None = None
         self._restart_at, self._deaths = 0.0, 0
@@ -65,12 +66,15 @@ class Supervisor:
             duty.do_if_due()
 
     def stop(self) -> None:
-        """The planned stop: stop taking, drain, then end what still runs; every end is recorded (BEHAVIOUR 10)."""
+        """The planned stop: stop taking, drain, then end what still runs; every end is recorded (BEHAVIOUR 10).
+
+        A second signal ends the drain.
+        """
         rows.mark(self.row.pk, stopping_at=timezone.now())
         clusters = [one for one in [self.cluster, *self.retiring] if one is not None]
         for cluster in clusters:
             cluster.stop_taking()
-        if not self._wait_for(clusters, settings.PULSE_DRAIN_S):
+        if not self._wait_for(clusters, settings.PULSE_DRAIN_S, hurried=True):
             logger.warning("The drain is over; what still runs is ended.")
         self._cut_all()
         self._wait_for(clusters, CUT_S)
@@ -81,11 +85,12 @@ class Supervisor:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True
+        self._signals += 1
 
-    def _wait_for(self, clusters: list[Cluster], seconds: float) -> bool:
+    def _wait_for(self, clusters: list[Cluster], seconds: float, *, hurried: bool = False) -> bool:
         deadline = time.monotonic() + seconds
         while any(cluster.alive for cluster in clusters):
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (hurried and self._signals > 1):
                 return False
             for duty in self._duties[:2]:
                 duty.do_if_due()

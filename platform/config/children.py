@@ -1,0 +1,74 @@
+"""The processes that `up` starts: each in its own process group, started again when it ends by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from django.conf import settings
+
+from apps.runs.supervisor.cluster import die_with
+
+SLOWEST_RESTART_S = 10.0
+LONG_ENOUGH_S = 60.0
+
+
+class Child:
+    """One `manage.py` process. Only `up` gets the terminal's signals; it ends when `up` ends, however that ends."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self.name = name
+        self._command = [sys.executable, str(settings.BASE_DIR / "manage.py"), name, *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began = self._start_at = 0.0
+        self._deaths = 0
+
+    def start(self) -> None:
+        parent = os.getpid()
+        self._began = time.monotonic()
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - `up` has one thread
+        )
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def see_to_it(self) -> str:
+        """Starts it again if it has ended, sooner the first time; what happened, in words, when something did."""
+        if self.alive:
+            if time.monotonic() - self._began > LONG_ENOUGH_S:
+                self._deaths = 0
+            return ""
+        if self._process is not None:
+            code = self._process.returncode
+            self._end_group()
+            self._process = None
+            self._start_at = time.monotonic() + min(0.1 * 2**self._deaths, SLOWEST_RESTART_S)
+            self._deaths += 1
+            return f"{self.name} ended by itself (exit {code}); it is started again."
+        if time.monotonic() >= self._start_at:
+            self.start()
+        return ""
+
+    def ask_to_end(self) -> None:
+        if self._process is not None and self.alive:
+            self._process.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Every process of its group, at once."""
+        if self._process is not None:
+            self._end_group()
+            self._process.wait()
+
+    def _end_group(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)

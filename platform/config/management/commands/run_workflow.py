@@ -1,0 +1,68 @@
+"""`manage.py run_workflow <slug>`: start a run by hand and follow it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from apps.accounts.errors import Refused
+from apps.runs import actions
+from apps.runs.actions import EntryPath
+from apps.webhooks import demo
+from apps.workflows.models import Workflow
+
+
+class Command(BaseCommand):
+    help = "Start a run of a workflow and follow it to its end. A worker must be running."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("slug")
+        parser.add_argument("--team", default="", help="The team's slug, when several have a workflow of that name.")
+        parser.add_argument("--group", default="")
+        parser.add_argument("--inputs", default="{}", help="JSON: {variables, parameters, route_selections}.")
+        parser.add_argument("--within", type=float, default=24 * 3600, help="Seconds to follow it for.")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        given = _inputs(options["inputs"])
+        try:
+            run = actions.start_run(
+                workflow=_workflow(options["slug"], options["team"]),
+                entry_path=EntryPath.MANUAL,
+                initiated_by=f"{getpass.getuser()} at the command line",
+                group=options["group"],
+                **given,
+            )
+        except Refused as refused:
+            raise CommandError(refused.detail) from None
+        self.stdout.write(f"Run {run.pk}: {settings.PULSE_BASE_URL}/runs/{run.pk}/")
+        run = demo.follow(run.pk, self.stdout.write, within_s=options["within"])
+        self.stdout.write(f"The run {run.status}. {run.reason}".strip())
+        if run.status != run.Status.SUCCEEDED:
+            raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)
+
+
+def _inputs(text: str) -> dict[str, Any]:
+    known = {"variables", "parameters", "route_selections", "human_inputs"}
+    try:
+        given = json.loads(text)
+    except ValueError as wrong:
+        raise CommandError(f"--inputs is no JSON: {wrong}. No run was made.") from None
+    if not isinstance(given, dict) or set(given) - known:
+        raise CommandError(f"--inputs must be an object with {', '.join(sorted(known))}. No run was made.")
+    return given
+
+
+def _workflow(slug: str, team: str) -> Workflow:
+    rows = Workflow.objects.select_related("team", "owner").filter(slug=slug)
+    found = list(rows.filter(team__slug=team) if team else rows)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CommandError(f"There is no workflow {slug!r}. No run was made.")
+    teams = ", ".join(workflow.team.slug for workflow in found)
+    raise CommandError(f"Several teams have a workflow {slug!r}: name one with --team ({teams}). No run was made.")

@@ -1,0 +1,90 @@
+"""What `up` looks at, claims and lays out before it starts a process. Refusals come before any change."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import IO
+
+from django.conf import settings
+from django.core.management import call_command
+
+from apps.accounts import actions as accounts
+from apps.accounts.models import Team, User
+from engine.sandbox import host
+from engine.sandbox.errors import SandboxRefused
+
+ADMIN = "admin"
+LOCK = "up.lock"
+
+
+class UpRefused(Exception):
+    """Nothing was started and nothing was changed. The text says why and what to do."""
+
+
+def check_port() -> None:
+    """Raises UpRefused when another program listens where web is to."""
+    where = (settings.PULSE_HOST, settings.PULSE_PORT)
+    family = socket.AF_INET6 if ":" in settings.PULSE_HOST else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(where)
+        except OSError as error:
+            raise UpRefused(
+                f"Pulse cannot listen on {where[0]}:{where[1]} ({error.strerror}). Nothing was started or changed."
+                " End the other program, or set PULSE_PORT to a free port."
+            ) from None
+
+
+def claim_data() -> IO[str]:
+    """The lock on the data folder: held as long as the file stays open. Raises UpRefused when another `up` has it."""
+    data: Path = settings.PULSE_DATA
+    data.mkdir(parents=True, exist_ok=True)
+    file = open(data / LOCK, "a+")  # noqa: SIM115 - open for as long as `up` runs
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise UpRefused(
+            f"The data folder {data} is in use by {holder}. Nothing was started or changed."
+            " Stop that one, or set PULSE_DATA to another folder."
+        ) from None
+    file.truncate(0)
+    file.write(f"pid {os.getpid()}")
+    file.flush()
+    return file
+
+
+def lay_out() -> str:
+    """The data folder's parts, the database's tables, the static files; what bars steps from running, else empty."""
+    barred = ""
+    try:
+        host.prepare_data(settings.PULSE_DATA, host.runner(settings.PULSE_DATA, settings.PULSE_RUNNER_UID))
+    except SandboxRefused as refused:
+        barred = str(refused)
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("collectstatic", verbosity=0, interactive=False)
+    return barred
+
+
+def first_admin() -> tuple[User, str] | None:
+    """The first account of a fresh database and its password, which is known only now; None when people are here."""
+    if Team.objects.exists() or User.objects.exists():
+        return None
+    password = secrets.token_urlsafe(12)
+    user = User.objects.create_superuser(ADMIN, password=password)
+    accounts.require_new_password(user)
+    return user, password
+
+
+def moved_data() -> str:
+    """Where the data lies when it cannot lie beside the product, so that people are told; else empty."""
+    chosen = os.environ.get("PULSE_DATA", "").strip()
+    own = Path(settings.BASE_DIR) / "var"
+    return "" if chosen or own == settings.PULSE_DATA else str(settings.PULSE_DATA)
