@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,6 +50,12 @@ class AccountAdapter(DefaultAccountAdapter):
         if isinstance(user, User):
             actions.password_was_changed(user)
 
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        super().send_mail(template_prefix, email, {**context, "current_site": _Site()})
+
+    def format_email_subject(self, subject: str) -> str:
+        return f"[Pulse] {subject}"
+
     def get_reset_password_from_key_url(self, key: str) -> str:
         return _on_base_url(super().get_reset_password_from_key_url(key))
 
@@ -58,6 +65,17 @@ class AccountAdapter(DefaultAccountAdapter):
     def _known_key(self, request: HttpRequest) -> str:
         address = base64.urlsafe_b64encode(self.get_client_ip(request).encode()).decode()
         return f"signin:known:{address}"
+
+
+@dataclass(frozen=True)
+class _Site:
+    """What mails call the product: its own name, where allauth would take the request's Host header."""
+
+    name: str = "Pulse"
+
+    @property
+    def domain(self) -> str:
+        return urlsplit(settings.PULSE_BASE_URL).netloc
 
 
 def _on_base_url(address: str) -> str:

@@ -95,9 +95,7 @@ def test_failures_spread_over_many_lock_all_but_addresses_known_to_be_good(monke
 
 
 def test_nobody_makes_an_account_for_oneself():
-    answer = Client().post(
-        reverse("account_signup"), {"username": "eve", "password1": PASSWORD, "password2": PASSWORD}
-    )
+    answer = Client().post(reverse("account_signup"), {"username": "eve", "password1": PASSWORD, "password2": PASSWORD})
     assert answer.status_code == 200
     assert not actions.User.objects.filter(username="eve").exists()
 
@@ -119,9 +117,7 @@ def test_after_the_change_the_pages_open():
     client = Client()
     sign_in(client, cast.owner.username, PASSWORD)
     new = "a-better-one-than-printed"
-    client.post(
-        reverse("account_change_password"), {"oldpassword": PASSWORD, "password1": new, "password2": new}
-    )
+    client.post(reverse("account_change_password"), {"oldpassword": PASSWORD, "password1": new, "password2": new})
     cast.owner.refresh_from_db()
     assert not cast.owner.must_change_password
     assert cast.owner.check_password(new)
@@ -174,9 +170,7 @@ def test_a_mail_leads_to_the_configured_address_whatever_host_was_asked(settings
     settings.PULSE_BASE_URL = "https://pulse.example.test"
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
     make_user("ann")
-    Client().post(
-        reverse("account_reset_password"), {"email": "ann@example.test"}, headers={"Host": "evil.example"}
-    )
+    Client().post(reverse("account_reset_password"), {"email": "ann@example.test"}, headers={"Host": "evil.example"})
     assert len(mail.outbox) == 1
     assert "https://pulse.example.test/accounts/" in mail.outbox[0].body
     assert "evil.example" not in mail.outbox[0].body

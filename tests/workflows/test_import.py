@@ -22,7 +22,12 @@ pytestmark = pytest.mark.django_db
 def test_a_folder_becomes_a_workflow_owned_by_its_importer(tmp_path):
     cast = make_team()
     raw = document("checks", variables=[{"name": "URL", "value": "https://example.test"}])
-    files = {**default_files(raw), "code/shared/util.py": "X = 1\n", "requirements.txt": "", "learnings/_global/a.md": "a"}
+    files = {
+        **default_files(raw),
+        "code/shared/util.py": "X = 1\n",
+        "requirements.txt": "",
+        "learnings/_global/a.md": "a",
+    }
     workflow = import_workflow(cast.team, cast.editor, write_folder(tmp_path / "sent", raw, files))
     read = definition.load(workflow)
     where = places.places_of(workflow)

@@ -84,7 +84,9 @@ def test_two_entries_of_one_name_are_refused():
 
 
 def test_names_that_are_one_in_another_spelling_are_refused():
-    assert refusal(archives.zipped({"code/hello/\u00e9.py": "1", "code/hello/e\u0301.py": "2"})).code == "duplicate_name"
+    assert (
+        refusal(archives.zipped({"code/hello/\u00e9.py": "1", "code/hello/e\u0301.py": "2"})).code == "duplicate_name"
+    )
 
 
 def test_a_name_that_is_both_file_and_folder_is_refused():
