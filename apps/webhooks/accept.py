@@ -21,10 +21,12 @@ from apps.webhooks.arrivals import Answer, Arrival
 from apps.webhooks.judging import FAULT, Judged, Refusal, judge_all, refusal_of
 from apps.webhooks.kinds.shape import Said
 from apps.webhooks.models import Delivery, Trigger
+from apps.workflows.models import Workflow
 
 log = logging.getLogger(__name__)
 
 BUSY = Refusal(503, "not_stored", "The delivery could not be stored. Nothing was done. Send it again.")
+FULL = Refusal(503, "busy", "The workflow runs as many runs as it may and takes no more. No run was made. Try later.")
 RETRY_AFTER_S = "5"
 
 
@@ -117,7 +119,20 @@ def _decide(one: Judged) -> Answer:
         return _without_run(one, trigger, said)
     if one.refusal is not None:
         return _refuse(one, one.refusal)
+    if one.start is not None and _is_full(one.start):
+        return _refuse(one, FULL)
     return _accept(one, trigger, said)
+
+
+def _is_full(start: runs.Admitted) -> bool:
+    """Whether the workflow rejects what it can't run at once, and can't run more at once."""
+    rules = start.definition.settings
+    if rules.on_busy != "reject":
+        return False
+    # The lock keeps two deliveries from seeing the same last free slot.
+    workflow = Workflow.objects.select_for_update().get(pk=start.definition.workflow.pk)
+    taking = Run.objects.filter(workflow=workflow, status__in=[Run.Status.QUEUED, Run.Status.RUNNING])
+    return taking.count() >= rules.max_concurrent_runs
 
 
 def _answer_known(one: Judged) -> Answer | None:

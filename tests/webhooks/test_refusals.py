@@ -1,0 +1,128 @@
+"""What is kept of deliveries that made no run, and what a stranger learns: nothing."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.runs.models import Run
+from apps.webhooks import actions, reading, refusals
+from apps.webhooks.models import Delivery, HookCount, Trigger
+from apps.workflows import actions as workflows
+from apps.workflows import places
+from tests.webhooks.senders import make_hook, only_delivery, payload
+
+pytestmark = [pytest.mark.django_db, pytest.mark.databases]
+
+WRONG = "sha256=" + "0" * 64
+
+
+def test_a_refused_delivery_keeps_digest_headers_and_4_kib():
+    body = payload()
+    make_hook().post(body, signature=WRONG, delivery="d-1")
+    row = only_delivery()
+    assert (row.status, row.verdict, row.run_id, row.external_id) == (401, "unverified", None, None)
+    assert bytes(row.body) == body[:4096]
+    assert row.body_bytes == len(body)
+    assert not row.whole
+    assert row.headers["x-github-delivery"] == "d-1"
+    assert "does not fit" in row.reason
+
+
+def test_headers_that_may_hold_a_credential_are_not_kept():
+    sender = make_hook(kind="bearer")
+    sender.post({}, headers={"X-Api-Key": "k-1", "Cookie": "c-1", "Authorization": "Bearer b-1"})
+    kept = str(only_delivery().headers)
+    assert not any(secret in kept for secret in ("k-1", "c-1", "b-1"))
+
+
+def test_refused_deliveries_are_kept_up_to_a_number_an_hour_and_all_are_counted(monkeypatch):
+    monkeypatch.setattr(refusals, "KEPT_AN_HOUR", 3)
+    sender = make_hook()
+    for _ in range(5):
+        assert sender.post(signature=WRONG).status_code == 401
+    assert Delivery.objects.count() == 3
+    assert HookCount.objects.get(subject=str(sender.trigger.pk)).refused == 5
+    assert sender.post().status_code == 202, "a full share of refusals stops no delivery"
+
+
+def test_ignored_events_share_the_same_bound(monkeypatch):
+    monkeypatch.setattr(refusals, "KEPT_AN_HOUR", 2)
+    sender = make_hook(events=["push"])
+    assert {sender.post().json()["status"] for _ in range(4)} == {"ignored"}
+    assert Delivery.objects.count() == 2
+
+
+def test_hooks_that_are_unknown_switched_off_or_deleted_answer_alike():
+    off, gone, unknown = make_hook(), make_hook(), make_hook()
+    actions.set_enabled(off.trigger, enabled=False, by=off.trigger.workflow.owner)
+    actions.delete_trigger(gone.trigger, by=gone.trigger.workflow.owner)
+    unknown.trigger.key = "x" * 32
+    answers = [sender.post(signature=signature) for sender in (off, gone, unknown) for signature in (WRONG, None)]
+    assert {answer.status_code for answer in answers} == {404}
+    assert len({answer.content for answer in answers}) == 1
+    assert len({str(sorted(answer.headers)) for answer in answers}) == 1
+    assert not Delivery.objects.exists()
+    assert HookCount.objects.get(subject="").refused == 6
+    assert Trigger.objects.get(pk=off.trigger.pk).turned_away == 2
+
+
+def test_hooks_that_are_unknown_or_switched_off_cost_the_same_statements():
+    off, unknown = make_hook(), make_hook()
+    actions.set_enabled(off.trigger, enabled=False, by=off.trigger.workflow.owner)
+    unknown.trigger.key = "x" * 32
+    off.post()  # the hour's row is there
+    with CaptureQueriesContext(connection) as first:
+        off.post()
+    with CaptureQueriesContext(connection) as second:
+        unknown.post()
+    assert [query["sql"].split()[0] for query in first] == [query["sql"].split()[0] for query in second]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_when_nothing_can_be_stored_the_answer_is_503_and_nothing_is_left():
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL offers no bound on its size to a test")
+    sender = make_hook()
+    with connection.cursor() as cursor:
+        pages = cursor.execute("PRAGMA page_count").fetchone()[0]
+        cursor.execute(f"PRAGMA max_page_count = {pages}")  # a disk that is full
+        try:
+            answers = [sender.post() for _ in range(3)]
+        finally:
+            cursor.execute("PRAGMA max_page_count = 4294967294")
+    full = answers[-1]
+    assert (full.status_code, full.json()["code"]) == (503, "not_stored")
+    assert full.headers["Retry-After"]
+    accepted = [answer.json()["run_id"] for answer in answers if answer.status_code == 202]
+    assert Run.objects.count() == len(accepted)
+    folder = places.places_of(sender.trigger.workflow).delivery("x").parent
+    assert {path.stem for path in folder.iterdir()} == set(accepted)
+    assert sender.post().status_code == 202, "it goes on when there is room again"
+
+
+def test_a_fault_of_ours_is_said_to_be_ours(caplog):
+    sender = make_hook()
+    Trigger.objects.update(definition={"mappings": {"group": {"source": 5}}})
+    answer = sender.post()
+    assert (answer.status_code, answer.json()["code"]) == (500, "fault")
+    assert "AttributeError" in caplog.text
+    assert not Run.objects.exists()
+
+
+def test_answers_repeat_nothing_of_what_was_sent():
+    sender = make_hook(kind="bearer")
+    answer = sender.post(body=b'{"token": "sesame-sesame"', headers={"Idempotency-Key": "sesame-key"})
+    assert answer.status_code == 400
+    assert "sesame" not in answer.content.decode()
+
+
+def test_the_page_shows_bytes_with_secrets_masked():
+    sender = make_hook(kind="bearer")
+    workflow = sender.trigger.workflow
+    workflows.set_secret(workflow.team, name="TOKEN", value="open-sesame-open", by=workflow.owner)
+    sender.post({"said": "open-sesame-open"})
+    shown = reading.body_shown(Delivery.objects.get())
+    assert "open-sesame" not in shown
+    assert '"said"' in shown
