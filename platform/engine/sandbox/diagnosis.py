@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.sandbox.errors import Reason
+from engine.sandbox.errors import Reason, SandboxRefused
 
 
 @dataclass(frozen=True)
@@ -87,3 +87,9 @@ def diagnose(said: str) -> Diagnosis:
         if row.text in said:
             return Diagnosis(row.text, f"{row.cause} bubblewrap said: {first}", row.cure, row.reason)
     return Diagnosis("", f"bubblewrap could not build the sandbox: {first}", "Run `manage.py doctor` on this host.")
+
+
+def refusal(said: str) -> SandboxRefused:
+    """For a launch that ended without running its command: what bubblewrap printed, as the refusal it stands for."""
+    found = diagnose(said)
+    return SandboxRefused(found.reason, found.cause, found.cure)

@@ -11,17 +11,19 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from engine.sandbox import processes, seccomp
+from engine.sandbox.access import Runner
 from engine.sandbox.arguments import MADE_FILES, arguments
-from engine.sandbox.diagnosis import diagnose
+from engine.sandbox.diagnosis import refusal
 from engine.sandbox.errors import Reason, SandboxRefused
 from engine.sandbox.limits import Limits
 from engine.sandbox.policy import Policy
 
 START_TIMEOUT_S = 20.0
 _MOST_STATUS = 64 * 1024
+_TIE_POLL_S = 0.0005
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,31 @@ class Sandbox:
         return self._ends.get("claims", -1)
 
     def release(self, frame: bytes) -> None:
-        """Hands over the frame of a command that was started with its frame "later": until then its `boot.py` waits.
+        """Hands over a frame that `start` was to send "later": until then the command waits for it.
 
-        Closing the sandbox without it is an empty frame. It must fit into a pipe (64 KiB).
+        Sends it only once the sandbox is sure to end with this process; else ends it and raises SandboxRefused. A
+        command that ends without reading it is told by its exit.
         """
+        if not self._await_tie():
+            self.kill()
+            raise SandboxRefused(
+                Reason.SANDBOX_INCOMPLETE,
+                "bubblewrap did not tie the sandbox to the life of its worker.",
+                "Use Linux 5.9 or newer and a bubblewrap that this release knows (0.8 to 0.11).",
+            )
         descriptor = self._ends.pop("frame")
-        with contextlib.suppress(BrokenPipeError):
-            os.write(descriptor, frame)
-        os.close(descriptor)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        view = memoryview(frame)
+        try:
+            while view and time.monotonic() < deadline:
+                try:
+                    view = view[os.write(descriptor, view) :]
+                except BlockingIOError:  # it is larger than the pipe and the command has not read so far
+                    select.select([], [descriptor], [], 1.0)
+        except BrokenPipeError:
+            pass
+        finally:
+            os.close(descriptor)
 
     def kill(self) -> None:
         """Ends every process of the sandbox at once, however it hid. Safe to call again."""
@@ -141,11 +160,25 @@ class Sandbox:
             if len(self._status) == before:  # the end of the pipe
                 return False
         self.pid = self._document["child-pid"]
-        try:
+        with contextlib.suppress(OSError):  # it may have ended already
             self._handle = os.pidfd_open(self.pid)
-        except OSError:
-            return True  # it ended already
-        self.pid_started = processes.started(self.pid) or ""
+            self.pid_started = processes.started(self.pid) or ""
+        return True
+
+    def _await_tie(self) -> bool:
+        """Waits until the first process is tied to our life; False when it does not come to that.
+
+        bubblewrap's first process asks to be killed with its parent late, just before it sets the filter on itself. A
+        worker that dies earlier would leave it behind, running. One filter more than its parent has is the sign.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        ours = processes.filters(self._process.pid)
+        while processes.filters(self.pid) <= ours:
+            if self._process.poll() is not None or self._handle < 0 or _readable(self._handle, 0.0):
+                return True  # it has ended: nothing is left that could outlive us
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_TIE_POLL_S)
         return True
 
     def _exit(self) -> Exit:
@@ -170,27 +203,16 @@ def start(
     """Starts `argv` inside and returns once its first process is known; SandboxRefused when nothing was started.
 
     The policy's descriptors are closed in any case. With a `frame` two more arguments follow `argv`: the numbers of the
-    descriptors to read it from, to its end, and to write claims to. A frame that is given "later" is handed over
-    by `Sandbox.release`. The calling thread must outlive the sandbox: when
-    it ends, the kernel kills the sandbox.
+    descriptors to read it from, to its end, and to write claims to. A frame that is given "later" is handed over by
+    `Sandbox.release`; a command that waits for it, and takes an empty one for "do nothing", never runs unwatched.
+    The calling thread must outlive the sandbox: when it ends, the kernel kills the sandbox.
     """
     parts = _Parts()
     try:
-        command = _command(policy, parts, argv, cwd, frame, limits or policy.declared.limits)
-        runner = policy.host.tools.runner
-        drop = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=parts.pipe("stdout"),
-            stderr=parts.pipe("stderr"),
-            env=dict(env),
-            cwd="/",
-            pass_fds=parts.inherited,
-            umask=0o007,
-            **drop,  # type: ignore[call-overload]
-        )
-        sandbox = Sandbox(process, parts.keep())
+        bounds = limits or policy.declared.limits
+        _refuse_beyond_reach(bounds)
+        command = _command(policy, parts, bounds, [*argv, *(parts.talk() if frame is not None else [])], cwd)
+        sandbox = Sandbox(_spawn(command, env, policy.host.tools.runner, parts), parts.keep())
     except OSError as error:
         raise SandboxRefused(Reason.SANDBOX_SETUP_FAILED, f"bubblewrap could not be started ({error}).") from None
     finally:
@@ -198,7 +220,33 @@ def start(
         policy.close()
     if not sandbox.await_first_process():
         _refuse_start(sandbox)
+    if isinstance(frame, bytes):
+        sandbox.release(frame)
     return sandbox
+
+
+def _spawn(command: list[str], env: Mapping[str, str], runner: Runner, parts: _Parts) -> subprocess.Popen[bytes]:
+    options: dict[str, Any] = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=parts.pipe("stdout"),
+        stderr=parts.pipe("stderr"),
+        env=dict(env),
+        cwd="/",
+        pass_fds=parts.inherited,
+        umask=0o007,
+        **options,
+    )
+
+
+def _refuse_beyond_reach(limits: Limits) -> None:
+    if names := limits.beyond_reach():
+        raise SandboxRefused(
+            Reason.SANDBOX_INCOMPLETE,
+            f"The limits {', '.join(names)} lie above those of the worker itself and cannot be set.",
+            "Raise the worker's own (LimitNPROC, LimitNOFILE, LimitFSIZE, LimitCPU, LimitAS), or lower the step's.",
+        )
 
 
 def _refuse_start(sandbox: Sandbox) -> None:
@@ -208,24 +256,21 @@ def _refuse_start(sandbox: Sandbox) -> None:
     with contextlib.suppress(BlockingIOError):
         said = os.read(sandbox.stderr, 4096)
     sandbox.close()
-    found = diagnose(said.decode(errors="replace"))
-    raise SandboxRefused(found.reason, found.cause, found.cure)
+    raise refusal(said.decode(errors="replace"))
 
 
-def _command(
-    policy: Policy, parts: _Parts, argv: Sequence[str], cwd: str, frame: bytes | str | None, limits: Limits
-) -> list[str]:
+def _command(policy: Policy, parts: _Parts, limits: Limits, argv: Sequence[str], cwd: str) -> list[str]:
+    """bubblewrap, then prlimit *inside*, then the command: a limit of processes that is set outside would count all
+    sandboxes of the runner's uid together, since the kernel checks it once more for each namespace around.
+    """
     tools = policy.host.tools
     status = parts.pipe("status")
-    inside = list(argv)
-    if frame is not None:
-        inside += [str(parts.content(frame) if isinstance(frame, bytes) else parts.hold()), str(parts.pipe("claims"))]
     made = {dest: parts.content(text.encode()) for dest, text in MADE_FILES.items()}
     flags = arguments(policy, made, parts.content(seccomp.program()), status, cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
     handed = parts.content(b"".join(os.fsencode(flag) + b"\0" for flag in flags))
-    prlimit = [str(tools.prlimit), *limits.prlimit_options(), "--"]
-    return [*prlimit, str(tools.bwrap.path), "--args", str(handed), "--", *inside]
+    limit = [str(tools.prlimit), *limits.prlimit_options(), "--"]
+    return [str(tools.bwrap.path), "--args", str(handed), "--", *limit, *argv]
 
 
 class _Parts:
@@ -243,11 +288,12 @@ class _Parts:
         os.set_blocking(here, False)
         return self._give(there, inherit=name not in {"stdout", "stderr"})
 
-    def hold(self) -> int:
-        """A reading end for the sandbox; what it reads is written here later, to `frame`."""
+    def talk(self) -> list[str]:
+        """The ends of the command for its frame and its claims, as arguments."""
         there, here = os.pipe2(os.O_CLOEXEC)
         self._kept["frame"] = here
-        return self._give(there)
+        os.set_blocking(here, False)
+        return [str(self._give(there)), str(self.pipe("claims"))]
 
     def content(self, data: bytes) -> int:
         """A descriptor that reads as `data`."""

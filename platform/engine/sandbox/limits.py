@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -47,16 +48,30 @@ class Limits:
     def record(self) -> dict[str, int | str]:
         return dataclasses.asdict(self)
 
-    def prlimit_options(self, *, address_space: bool = True) -> list[str]:
-        """Options for prlimit(1). `core` is 1, not 0: a piped core_pattern ignores 0, and 1 stops its handler."""
-        options = [
-            f"--nproc={self.processes}",
-            f"--nofile={self.open_files}",
-            f"--fsize={self.file_mb * MEGABYTE}",
-            "--core=1",
-            f"--cpu={self.cpu_s}",
-            "--memlock=0",
-        ]
-        if address_space:
-            options.append(f"--as={self.memory_mb * MEGABYTE}")
-        return options
+    def resources(self) -> dict[str, tuple[int, int]]:
+        """Soft and hard limits by the names of prlimit(1).
+
+        `core` is 1, not 0: a piped core_pattern ignores 0, and 1 stops its handler. The hard limit of `cpu` is a second
+        more, so that a program is told by SIGXCPU what ended it.
+        """
+        return {
+            "nproc": (self.processes, self.processes),
+            "nofile": (self.open_files, self.open_files),
+            "fsize": (self.file_mb * MEGABYTE, self.file_mb * MEGABYTE),
+            "core": (1, 1),
+            "cpu": (self.cpu_s, self.cpu_s + 1),
+            "memlock": (0, 0),
+            "as": (self.memory_mb * MEGABYTE, self.memory_mb * MEGABYTE),
+        }
+
+    def prlimit_options(self) -> list[str]:
+        return [f"--{name}={soft}:{hard}" for name, (soft, hard) in self.resources().items()]
+
+    def beyond_reach(self) -> list[str]:
+        """The limits that lie above what this process may hand on: setting them would fail."""
+        names = []
+        for name, (_, hard) in self.resources().items():
+            ceiling = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
+            if ceiling not in {resource.RLIM_INFINITY, -1} and hard > ceiling:
+                names.append(name)
+        return names

@@ -25,6 +25,16 @@ def alive(pid: int, started_at: str) -> bool:
     return fields is not None and fields[0] not in {"Z", "X"} and f"{fields[19]}@{_boot()}" == started_at
 
 
+def filters(pid: int) -> int:
+    """How many system call filters the process has; 0 when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Seccomp"))
+    return int(found.get("Seccomp_filters", found.get("Seccomp", "0")))
+
+
 def kill_tree(pid: int, started_at: str, *, timeout: float = 5.0) -> bool:
     """Kills the process and all it started; True once they are seen to be gone, False when some still runs.
 

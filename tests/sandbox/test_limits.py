@@ -1,0 +1,107 @@
+"""Limits hold inside a real sandbox, and cannot be raised there."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.sandbox.limits import Limits
+from tests.sandbox.bench import Bench, finish
+
+BOMB = """
+import os, sys, time
+count = 0
+try:
+    while count < 500:
+        if os.fork() == 0:
+            time.sleep(30)
+            os._exit(0)
+        count += 1
+except BlockingIOError:
+    pass
+print(count, flush=True)
+sys.stdin.read()
+time.sleep(float(sys.argv[1]) if sys.argv[1:] else 0)
+"""
+
+
+@pytest.mark.sandbox
+def test_a_fork_bomb_is_stopped_and_the_next_step_runs(shared_bench: Bench) -> None:
+    ended = shared_bench.run(BOMB, limits=Limits(processes=40))
+    assert 20 < int(ended.stdout) < 40
+    assert shared_bench.run("print('fine')").stdout == "fine\n"
+
+
+@pytest.mark.sandbox
+def test_two_steps_at_once_have_each_their_own_limit(shared_bench: Bench) -> None:
+    declared = shared_bench.declared(limits=Limits(processes=60))
+    pair = [shared_bench.start(BOMB + "time.sleep(1)", declared=declared) for _ in range(2)]
+    counts = [int(finish(sandbox).stdout) for sandbox in pair]
+    for sandbox in pair:
+        sandbox.close()
+    assert min(counts) > 30
+
+
+@pytest.mark.sandbox
+def test_a_busy_loop_ends_by_its_processor_time(shared_bench: Bench) -> None:
+    ended = shared_bench.run("while True: pass", limits=Limits(cpu_s=1), timeout=20)
+    assert ended.exit.signal == 24
+
+
+@pytest.mark.sandbox
+def test_memory_beyond_the_limit_is_refused_to_the_program(shared_bench: Bench) -> None:
+    ended = shared_bench.run("bytearray(300 * 1024 * 1024)", limits=Limits(memory_mb=200))
+    assert ended.exit.code == 1
+    assert "MemoryError" in ended.stderr
+
+
+@pytest.mark.sandbox
+def test_a_file_cannot_grow_beyond_its_limit(shared_bench: Bench) -> None:
+    script = "open('/pulse/run/out/large', 'wb').write(b'0' * 3_000_000)"
+    ended = shared_bench.run(script, limits=Limits(file_mb=2))
+    assert "File too large" in ended.stderr
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+def test_temporary_space_is_bounded(shared_bench: Bench, folder: str) -> None:
+    script = f"open('{folder}/large', 'wb').write(b'0' * 5_000_000)"
+    ended = shared_bench.run(script, limits=Limits(tmp_mb=4, shm_mb=4))
+    assert "No space left" in ended.stderr
+
+
+@pytest.mark.sandbox
+def test_no_limit_can_be_raised_from_inside(shared_bench: Bench) -> None:
+    script = """
+import resource
+for name in ("NPROC", "NOFILE", "FSIZE", "CORE", "CPU", "AS", "MEMLOCK"):
+    kind = getattr(resource, "RLIMIT_" + name)
+    soft, hard = resource.getrlimit(kind)
+    try:
+        resource.setrlimit(kind, (hard + 1, hard + 1))
+        print(name, "raised")
+    except (ValueError, PermissionError):
+        print(name, soft, hard)
+"""
+    ended = shared_bench.run(script, limits=Limits(processes=64, open_files=99, file_mb=3, cpu_s=7, memory_mb=300))
+    assert ended.stdout.splitlines() == [
+        "NPROC 64 64",
+        "NOFILE 99 99",
+        f"FSIZE {3 << 20} {3 << 20}",
+        "CORE 1 1",
+        "CPU 7 8",
+        f"AS {300 << 20} {300 << 20}",
+        "MEMLOCK 0 0",
+    ]
+
+
+def test_a_step_may_lower_a_limit_and_not_raise_it() -> None:
+    operator = Limits(timeout_s=300, memory_mb=512)
+    limits = Limits.effective({"timeout_s": 900, "memory_mb": 128, "processes": None, "log_overflow": "fail"}, operator)
+    assert (limits.timeout_s, limits.memory_mb, limits.processes, limits.log_overflow) == (300, 128, 128, "fail")
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"), [({"timeout_s": 60}, 60), ({"timeout_s": 60, "cpu_s": 90}, 90), ({}, 600)]
+)
+def test_processor_time_follows_the_time_out_unless_it_is_declared(declared: dict[str, int], expected: int) -> None:
+    assert Limits.effective(dict(declared)).cpu_s == expected
