@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import JsonValue
@@ -31,10 +31,13 @@ def read(data: bytes) -> Raw:
     return raw
 
 
-def check(raw: Mapping[str, JsonValue], team: Team) -> document.WorkflowDocument:
-    """The parsed document, when all of it holds: shape, graph, and no value that is a stored secret of the team."""
+def check(raw: Mapping[str, JsonValue], team: Team, code_packages: Collection[str] = ()) -> document.WorkflowDocument:
+    """The parsed document, when all of it holds: shape, graph, and no value that is a stored secret of the team.
+
+    code_packages: names of the code tree's own packages, which no step may have.
+    """
     try:
-        parsed = document.parse_workflow(raw)
+        parsed = document.parse_workflow(raw, code_packages=code_packages)
     except document.DocumentRefused as wrong:
         fields = [Field(problem.path, problem.message) for problem in wrong.problems]
         first = wrong.problems[0]

@@ -19,6 +19,7 @@ from apps.workflows.documents import Raw
 from apps.workflows.errors import ImportRefused
 from apps.workflows.models import Workflow
 from engine.document import WorkflowDocument
+from engine.graph import top_level_packages
 from engine.ids import uuid7
 
 KEEP_REPLACED_S = 24 * 3600
@@ -37,7 +38,9 @@ def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Repor
     try:
         bundle.stage(source, staging, report)
         raw = documents.read((staging / bundle.DOCUMENT).read_bytes())
-        document = documents.check(raw, team)
+        code = staging / "code"
+        packages = top_level_packages(path.relative_to(code).as_posix() for path in code.rglob("*.py"))
+        document = documents.check(raw, team, packages)
         for section in portable.sections():
             section.check(document)
         tree.share(staging)

@@ -59,6 +59,25 @@ def test_groups_and_triggers_name_what_there_is():
     }
 
 
+def test_a_workflow_without_groups_has_one():
+    assert document.parse_workflow(workflow(triggers=[{"kind": "github", "name": "t", "group": "default"}]))
+
+
+def test_a_mapping_comes_out_as_what_a_run_can_be_started_with():
+    mappings = {
+        "group": {"source": "repo", "values": {"a": "g", "b": "h"}, "default": 5},
+        "routes": {"source": "action", "values": {"opened": {"route": "yes"}, "closed": "no"}},
+        "variables": {"source": "vars", "default": None},
+    }
+    raw = workflow(groups=[{"name": "g"}], triggers=[{"kind": "github", "name": "t", "mappings": mappings}])
+
+    assert refusals(raw) == {
+        "$.triggers[0].mappings.group.values.b": "unknown_group",
+        "$.triggers[0].mappings.group.default": "unknown_group",
+        "$.triggers[0].mappings.routes.values.closed": "wrong_type",
+    }
+
+
 def test_a_variable_does_not_take_a_name_of_the_platform():
     assert refusals(workflow(variables=[{"name": "GROUP_NAME", "value": 1}])) == {
         "$.variables[0].name": "reserved_name"

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from engine import parameters, validation
 from engine.document import release
-from engine.document.entries import Trigger
+from engine.document.entries import Mapping, Mappings, Trigger
 from engine.document.flow import graph_of
 from engine.document.steps import ROUTE_FILE, BranchStep, Plan, ScriptedStep
 from engine.document.workflow import WorkflowDocument
 from engine.problems import Problem, json_path
 from engine.words import Shape
+
+IMPLIED_GROUP = "default"
+"""The group of a workflow that declares none."""
 
 RESERVED_VARIABLES = frozenset({"GROUP_NAME"})
 NOT_FOR_A_BRANCH = (
@@ -107,8 +112,10 @@ def _variable_problems(document: WorkflowDocument) -> Iterator[Problem]:
 
 
 def _trigger_problems(document: WorkflowDocument, trigger: Trigger, path: str) -> Iterator[Problem]:
-    if trigger.group and trigger.group not in {group.name for group in document.groups}:
+    groups = {group.name for group in document.groups} or {IMPLIED_GROUP}
+    if trigger.group and trigger.group not in groups:
         yield Problem(f"{path}.group", "unknown_group", f"There is no group {trigger.group!r}.")
+    yield from _mapping_problems(trigger.mappings, groups, f"{path}.mappings")
     declared = {variable.name for variable in document.variables}
     for index, name in enumerate(trigger.allowed_variables):
         if name not in declared:
@@ -116,6 +123,24 @@ def _trigger_problems(document: WorkflowDocument, trigger: Trigger, path: str) -
     yield from _meaningless(
         trigger, NOT_FOR_TRIGGERS.get(trigger.kind, ()), path, f"A trigger of kind {trigger.kind} has no use for it"
     )
+
+
+def _mapping_problems(mappings: Mappings, groups: Collection[str], path: str) -> Iterator[Problem]:
+    """What a mapping may come out as, as far as the document says: groups there are, and objects."""
+    for place, value in _results(mappings.group, f"{path}.group"):
+        if not isinstance(value, str) or value not in groups:
+            yield Problem(place, "unknown_group", "It is no group of this workflow.")
+    for key in ("variables", "parameters", "routes"):
+        for place, value in _results(getattr(mappings, key), f"{path}.{key}"):
+            if not isinstance(value, dict):
+                yield Problem(place, "wrong_type", f"A mapping of {key} comes out as an object.")
+
+
+def _results(mapping: Mapping | None, path: str) -> Iterator[tuple[str, JsonValue]]:
+    if mapping is not None:
+        yield from ((json_path(["values", word], path), value) for word, value in mapping.values.items())
+        if mapping.has_default and mapping.default is not None:
+            yield f"{path}.default", mapping.default
 
 
 def _meaningless(shape: Shape, keys: Iterable[str], path: str, why: str) -> Iterator[Problem]:
