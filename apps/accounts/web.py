@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate
+from typing import Concatenate, ParamSpec
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -12,8 +12,8 @@ from django.shortcuts import redirect
 from django.views.decorators.cache import never_cache
 from django_htmx.http import HttpResponseClientRedirect
 
-from apps.accounts.access import Permission
-from apps.accounts.models import User
+from apps.accounts.access import Permission, allowed, role_of
+from apps.accounts.models import Team, User
 
 
 class MemberRequest(HttpRequest):
@@ -23,7 +23,10 @@ class MemberRequest(HttpRequest):
     htmx: object
 
 
-def page[**P](
+P = ParamSpec("P")
+
+
+def page(
     permission: Permission,
 ) -> Callable[
     [Callable[Concatenate[MemberRequest, P], HttpResponseBase]], Callable[Concatenate[HttpRequest, P], HttpResponseBase]
@@ -36,7 +39,7 @@ def page[**P](
     def declared(
         view: Callable[Concatenate[MemberRequest, P], HttpResponseBase],
     ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
-        guarded = wraps(view)(never_cache(login_required(view)))  # type: ignore[arg-type]
+        guarded = wraps(view)(never_cache(login_required(view)))
         guarded.permission = permission  # type: ignore[attr-defined]
         return guarded  # type: ignore[return-value]
 
@@ -48,3 +51,9 @@ def go(request: HttpRequest, address: str) -> HttpResponse:
     if getattr(request, "htmx", False):
         return HttpResponseClientRedirect(address)
     return redirect(address)
+
+
+def may(user: User, team: Team) -> str:
+    """What the user may do in the team, as the words of a page's `data-may`: pages offer nothing else."""
+    role = role_of(user, team)
+    return " ".join(permission.value for permission in Permission if allowed(role, permission))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 NODE_WIDTH = 196
@@ -29,6 +30,18 @@ class Node:
     width: int = NODE_WIDTH
     height: int = NODE_HEIGHT
 
+    @property
+    def text_x(self) -> int:
+        return self.x + 16
+
+    @property
+    def title_y(self) -> int:
+        return self.y + 20
+
+    @property
+    def kind_y(self) -> int:
+        return self.y + 35
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -40,6 +53,10 @@ class Edge:
     path: str
     label_x: int
     label_y: int
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.source, self.target
 
 
 @dataclass(frozen=True)
@@ -98,7 +115,7 @@ def _ways(steps: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
         following = steps[place + 1]["id"] if place + 1 < len(steps) else None
         chosen = routes if any(target for target, _ in routes) else [(step.get("next_step_id") or following, "")]
         for target, label in chosen:
-            if target in known and target != step["id"]:
+            if target is not None and target in known and target != step["id"]:
                 found.setdefault((step["id"], target), []).append(label)
     return {way: " / ".join(filter(None, labels)) for way, labels in found.items()}
 
@@ -131,7 +148,7 @@ def _grid(names: list[str], ways: Mapping[tuple[str, str], str], rank: Mapping[s
             chain.append(passing)
         chain.append(target)
         grid.chains[source, target] = chain
-        for upper, lower in zip(chain, chain[1:], strict=False):
+        for upper, lower in pairwise(chain):
             grid.children[upper].append(lower)
             grid.parents[lower].append(upper)
     return grid

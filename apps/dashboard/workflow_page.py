@@ -1,0 +1,153 @@
+"""What the pages of one workflow show, tab by tab."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from apps.accounts.models import Audit, User
+from apps.runs import listing
+from apps.runs.forms import RunFilter
+from apps.runs.listing import RunBar
+from apps.webhooks import reading as hooks
+from apps.webhooks.deliveries_page import Row
+from apps.webhooks.models import Delivery
+from apps.workflows import graph_svg
+from apps.workflows.models import PlanRevision, Secret, Workflow
+from apps.workflows.places import places_of
+from engine.sandbox.errors import FileRefused
+from engine.sandbox.files import Beneath, Entry
+from engine.sandbox.tree import Kind
+
+LISTED = 60
+BARS_EACH = 16
+FILES = 400
+FILE_BYTES = 512 * 1024
+REVISIONS = 50
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One workflow in the list, with its last runs."""
+
+    workflow: Workflow
+    bars: list[RunBar]
+    last: listing.RunRow | None
+
+
+@dataclass(frozen=True)
+class CodeFile:
+    path: str
+    lines: tuple[str, ...]
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class SecretLine:
+    """A secret that the workflow may use: whether it has a value, never which."""
+
+    name: str
+    secret: Secret | None
+
+
+def workflows(user: User, team: str = "") -> list[Listed]:
+    found = Workflow.objects.for_user(user).by_title()
+    if team:
+        found = found.filter(team__slug=team)
+    return [_listed(workflow) for workflow in found[:LISTED]]
+
+
+def overview(workflow: Workflow, wanted: RunFilter) -> dict[str, Any]:
+    bars = listing.bars(listing.newest(workflow))
+    shown = listing.of_workflow(workflow, wanted)
+    return {"shown": shown, "wanted": wanted, "bars": bars, "picture": _picture(workflow)}
+
+
+def plan(workflow: Workflow) -> dict[str, Any]:
+    saved = PlanRevision.objects.filter(workflow=workflow, number=workflow.revision).first()
+    steps = saved.plan.get("steps", []) if saved else []
+    return {
+        "steps": steps,
+        "revision": saved,
+        "raw": json.dumps(saved.plan if saved else {}, indent=2, ensure_ascii=False),
+    }
+
+
+def code(workflow: Workflow, path: str) -> dict[str, Any]:
+    """The files of the code tree, and the one asked for (else the first entry point)."""
+    try:
+        with Beneath(places_of(workflow).code) as folder:
+            files = [entry for entry in folder.listing(most=FILES * 10) if entry.kind is Kind.FILE][:FILES]
+            return {"files": files, "file": _file(folder, path or _first(files))}
+    except FileRefused as refused:
+        return {"files": [], "file": CodeFile("", (), str(refused))}
+
+
+def variables(workflow: Workflow) -> dict[str, Any]:
+    set_here = {
+        secret.name: secret for secret in Secret.objects.filter(team=workflow.team).select_related("updated_by")
+    }
+    return {
+        "variables": list(workflow.variables.all()),
+        "groups": list(workflow.groups.all()),
+        "secrets": [SecretLine(name, set_here.get(name)) for name in workflow.secret_names],
+    }
+
+
+def triggers(workflow: Workflow) -> dict[str, Any]:
+    return {"triggers": hooks.triggers_of(workflow, now=timezone.now())}
+
+
+def deliveries(workflow: Workflow) -> dict[str, Any]:
+    newest = Delivery.objects.filter(workflow=workflow).with_names().newest_first()[:50]
+    return {"rows": [Row(delivery) for delivery in newest]}
+
+
+def history(workflow: Workflow, number: int) -> dict[str, Any]:
+    """The saved plans, and what one of them (0: the live one) changed against the one before it."""
+    revisions = list(workflow.revisions.select_related("saved_by").defer("plan").order_by("-number")[:REVISIONS])
+    chosen = number or workflow.revision
+    pair = {row.number: row.plan for row in workflow.revisions.filter(number__in=(chosen - 1, chosen))}
+    return {"revisions": revisions, "chosen": chosen, "diff": _diff(pair.get(chosen - 1), pair.get(chosen))}
+
+
+def settings(workflow: Workflow) -> dict[str, Any]:
+    audit = Audit.objects.filter(object_kind="workflow", object_id=str(workflow.pk)).select_related("actor")
+    return {"settings": json.dumps(workflow.settings, indent=2), "audit": list(audit.order_by("-at")[:30])}
+
+
+def _listed(workflow: Workflow) -> Listed:
+    rows = listing.newest(workflow, BARS_EACH)
+    return Listed(workflow, listing.bars(rows), rows[0] if rows else None)
+
+
+def _picture(workflow: Workflow) -> graph_svg.Picture:
+    saved = PlanRevision.objects.filter(workflow=workflow, number=workflow.revision).first()
+    return graph_svg.draw(saved.plan.get("steps", []) if saved else [])
+
+
+def _first(files: list[Entry]) -> str:
+    entry_points = [entry.relative for entry in files if entry.relative.endswith("/main.py")]
+    return next(iter(entry_points or [entry.relative for entry in files]), "")
+
+
+def _file(folder: Beneath, path: str) -> CodeFile:
+    if not path:
+        return CodeFile("", ())
+    try:
+        text = folder.read(path, FILE_BYTES).decode("utf-8", "replace")
+    except FileRefused as refused:
+        return CodeFile(path, (), str(refused))
+    return CodeFile(path, tuple(text.splitlines()))
+
+
+def _diff(before: Any, after: Any) -> list[tuple[str, str]]:
+    """(kind, line) of a unified diff: added, gone, place, same."""
+    old, new = (json.dumps(plan, indent=2, ensure_ascii=False).splitlines() if plan else [] for plan in (before, after))
+    kinds = {"+": "added", "-": "gone", "@": "place"}
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]
+    return [(kinds.get(line[:1], "same"), line) for line in lines]

@@ -1,0 +1,111 @@
+"""What an attempt wrote, as its page shows it: read through the one safe way into step-writable folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import nh3
+from django.utils.safestring import SafeString
+from markdown_it import MarkdownIt
+
+from apps.runs.models import Attempt, Run
+from apps.workflows import places
+from engine.sandbox.errors import Absent, FileRefused
+from engine.sandbox.files import Beneath
+
+PREVIEW_BYTES = 48 * 1024
+DOWNLOAD_BYTES = 256 * 1024 * 1024
+PREVIEWS = 8
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}
+_TEXTS = frozenset({"txt", "csv", "log", "html", "svg", "xml", "yaml", "yml"})
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file. `form` is json, markdown or text when it can be looked at here; `problem` says why it is not sent."""
+
+    path: str
+    size: int
+    sha256: str
+    form: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    output: Output
+    text: str
+    html: SafeString | None
+
+
+def listing(attempt: Attempt) -> list[Output]:
+    """What was collected when the attempt ended; empty while it runs."""
+    return [_output(said) for said in attempt.outputs]
+
+
+def previews(run: Run, attempt: Attempt, outputs: list[Output]) -> list[Preview]:
+    """Those that are small enough to be read on the page, at most PREVIEWS."""
+    small = [one for one in outputs if one.form and not one.problem and one.size <= PREVIEW_BYTES]
+    shown = (_preview(run, attempt, output) for output in small[:PREVIEWS])
+    return [found for found in shown if found is not None]
+
+
+def opened(run: Run, attempt: Attempt, path: str) -> BinaryIO:
+    """One output, opened to be sent.
+
+    Raises FileRefused: not collected, with a problem, no plain file, a link, or too large to be sent.
+    """
+    output = next((one for one in listing(attempt) if one.path == path), None)
+    if output is None or output.problem:
+        raise Absent(path, "it is no output of this attempt that may be sent.")
+    with Beneath(_out(run, attempt)) as folder:
+        return folder.open(path, DOWNLOAD_BYTES)
+
+
+def markdown(text: str) -> SafeString:
+    """Markdown as harmless HTML: no raw HTML, no pictures, links only to the web and without our address."""
+    html = nh3.clean(
+        _MARKDOWN.render(text),
+        tags=_TAGS,
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+    return SafeString(html)
+
+
+def _output(said: dict[str, Any]) -> Output:
+    problem = said.get("problem") or ("it contains a secret" if said.get("contains_secret") else "")
+    path = said["path"]
+    return Output(path, said.get("bytes") or 0, said.get("sha256") or "", _form(path), problem)
+
+
+def _preview(run: Run, attempt: Attempt, output: Output) -> Preview | None:
+    try:
+        with Beneath(_out(run, attempt)) as folder:
+            text = folder.read(output.path, PREVIEW_BYTES).decode("utf-8", "replace")
+    except FileRefused:
+        return None
+    if output.form == "json":
+        return Preview(output, _indented(text), None)
+    return Preview(output, text, markdown(text) if output.form == "markdown" else None)
+
+
+def _out(run: Run, attempt: Attempt) -> str:
+    of_run = places.places_of(run.workflow)
+    return str(of_run.attempt(str(run.pk), attempt.step_run.step_id, attempt.number).out)
+
+
+def _form(path: str) -> str:
+    ending = path.rsplit(".", 1)[-1].lower()
+    forms = {"json": "json", "md": "markdown", "markdown": "markdown"}
+    return forms.get(ending, "text" if ending in _TEXTS else "")
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text

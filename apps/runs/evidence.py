@@ -1,0 +1,110 @@
+"""The proof beside a run: who called what under which identity, and which contract an attempt had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q
+from django.db.models.query import QuerySet
+
+from apps.runs.models import Attempt, Run
+from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
+from engine import contract
+
+CALLS_SHOWN = 100
+REJECTIONS_SHOWN = 50
+ATTEMPTS_OFFERED = 20
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The newest calls of a run, and how many there are in all."""
+
+    rows: list[ToolCall]
+    total: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class Ownership:
+    sessions: list[ToolSession]
+    rejections: list[OwnershipDiagnostic]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of a contract: a name, and a value that is text or a list of texts."""
+
+    name: str
+    text: str
+    several: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    facts: tuple[Fact, ...]
+
+
+def calls(run: Run) -> Calls:
+    rows = ToolCall.objects.filter(run_id=run.pk)
+    counted = rows.aggregate(total=Count("pk"), refused=Count("pk", filter=~Q(verdict="allowed")))
+    newest = rows.select_related("session", "authority").order_by("-started_at", "-seq")[:CALLS_SHOWN]
+    return Calls(list(newest), counted["total"], counted["refused"])
+
+
+def ownership(run: Run) -> Ownership:
+    """The sessions of the run, and every refusal of ownership in which it is on either side."""
+    sessions = ToolSession.objects.of_run(run.pk).select_related("acting_user", "parent").order_by("opened_at")
+    return Ownership(list(sessions), list(_rejections(run)[:REJECTIONS_SHOWN]))
+
+
+def sections(record: Mapping[str, Any] | None) -> list[Section]:
+    """A contract's record in groups: what is plain first, then one group a nested part."""
+    if not record:
+        return []
+    plain = tuple(_fact(name, value) for name, value in record.items() if not isinstance(value, dict))
+    nested = [
+        Section(name, tuple(_fact(inner, value) for inner, value in part.items()))
+        for name, part in record.items()
+        if isinstance(part, dict) and part
+    ]
+    return [Section("attempt", plain), *nested] if plain else nested
+
+
+def others(run: Run, attempt: Attempt) -> list[Attempt]:
+    """Attempts of the same step to compare with: of this run, then of the workflow's newest runs."""
+    rows = Attempt.objects.filter(
+        step_run__run__workflow_id=run.workflow_id, step_run__step_id=attempt.step_run.step_id
+    ).exclude(pk=attempt.pk)
+    newest = rows.exclude(contract=None).select_related("step_run__run").order_by("-queued_at")
+    return list(newest[:ATTEMPTS_OFFERED])
+
+
+def difference(attempt: Attempt, other: Attempt) -> list[contract.Change]:
+    return contract.diff(other.contract or {}, attempt.contract or {})
+
+
+def _rejections(run: Run) -> QuerySet[OwnershipDiagnostic]:
+    either = Q(caller_run_id=run.pk) | Q(owner_run_id=run.pk)
+    return OwnershipDiagnostic.objects.filter(either).select_related("workflow", "owner_workflow").order_by("-at")
+
+
+def _fact(name: str, value: Any) -> Fact:
+    if isinstance(value, list | tuple):
+        return Fact(name, "", tuple(_line(item) for item in value))
+    if isinstance(value, dict):
+        return Fact(name, "", tuple(f"{key} = {_line(inner)}" for key, inner in value.items()))
+    return Fact(name, _line(value))
+
+
+def _line(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_line(inner)}" for key, inner in value.items())
+    return str(value)

@@ -1,0 +1,105 @@
+"""Lists of runs: a page of rows, and what can be filtered by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
+
+from apps.accounts.models import User
+from apps.runs.forms import RunFilter
+from apps.runs.models import Run, RunQuerySet
+from apps.workflows.models import Workflow
+
+ROWS = 50
+ROWS_OF_WORKFLOW = 20
+BARS = 30
+FULL_BAR = 40
+ENTRY_PATHS = (
+    "manual",
+    "github",
+    "bearer",
+    "api",
+    "schedule",
+    "function",
+    "slack",
+    "mcp",
+    "internal",
+    "standard",
+    "builder",
+)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run in a list, at the moment the list was read."""
+
+    run: Run
+    at: datetime
+
+    @property
+    def state(self) -> str:
+        run = self.run
+        return "cancelling" if run.cancel_requested_at and run.status not in Run.TERMINAL else run.status
+
+    @property
+    def seconds(self) -> float | None:
+        run = self.run
+        return ((run.finished_at or self.at) - run.started_at).total_seconds() if run.started_at else None
+
+
+@dataclass(frozen=True)
+class RunRows:
+    rows: list[RunRow]
+    more: str  # the id the next page starts after; empty at the end
+    workflows: list[Workflow]
+    entry_paths: tuple[str, ...] = ENTRY_PATHS
+
+
+@dataclass(frozen=True)
+class RunBar:
+    """One of the last runs as a bar: its height says how long it took against the longest."""
+
+    row: RunRow
+    x: int
+    y: float
+    height: float
+
+
+def runs(user: User, wanted: RunFilter) -> RunRows:
+    found = wanted.after_cursor(wanted.apply(Run.objects.for_user(user))).newest_first()
+    rows, more = _page(found, ROWS)
+    workflows = Workflow.objects.filter(team__memberships__user=user).select_related("team").order_by("slug")
+    return RunRows(rows, more, list(workflows))
+
+
+def of_workflow(workflow: Workflow, wanted: RunFilter) -> RunRows:
+    found = wanted.after_cursor(wanted.apply(Run.objects.filter(workflow=workflow))).newest_first()
+    rows, more = _page(found, ROWS_OF_WORKFLOW)
+    return RunRows(rows, more, [])
+
+
+def newest(workflow: Workflow, count: int = BARS) -> list[RunRow]:
+    found = Run.objects.filter(workflow=workflow).newest_first()[:count]
+    at = timezone.now()
+    return [RunRow(run, at) for run in found]
+
+
+def bars(rows: list[RunRow]) -> list[RunBar]:
+    """The last runs, oldest first, as bars of up to FULL_BAR units."""
+    shown = rows[:BARS][::-1]
+    longest = max((row.seconds or 0 for row in shown), default=0) or 1
+    heights = [max(4.0, FULL_BAR * (row.seconds or 0) / longest) for row in shown]
+    return [
+        RunBar(row, 10 * place, round(FULL_BAR - height, 1), round(height, 1))
+        for place, (row, height) in enumerate(zip(shown, heights, strict=True))
+    ]
+
+
+def _page(found: RunQuerySet, size: int) -> tuple[list[RunRow], str]:
+    """The first `size` runs, and the id of the last one when there are more."""
+    rows = list(found.select_related("workflow__team", "owner")[: size + 1])
+    at = timezone.now()
+    more = str(rows[size - 1].pk) if len(rows) > size else ""
+    return [RunRow(run, at) for run in rows[:size]], more

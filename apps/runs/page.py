@@ -1,0 +1,195 @@
+"""What the page of one run shows: its steps with their attempts, bars on one scale of time, and what failed and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from django.utils import timezone
+
+from apps.runs import advice, reading
+from apps.runs.models import Attempt, Run, StepRun
+from apps.workflows import graph_svg
+from apps.workflows.models import PlanRevision
+
+SCALE = 1000  # the width of a run in the units of its bars
+THINNEST = 3.0
+OPEN_FIRST = (StepRun.Status.FAILED, StepRun.Status.NEEDS_ATTENTION, StepRun.Status.RUNNING, StepRun.Status.WAITING)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A stretch of time as `x` and `width` out of SCALE."""
+
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class AttemptLine:
+    """One attempt with its stretch in the queue and its stretch of work, each apart."""
+
+    attempt: Attempt
+    queue: Bar | None
+    work: Bar | None
+    seconds: float | None
+    queue_seconds: float | None
+
+    @property
+    def state(self) -> str:
+        return advice.state_of(self.attempt.outcome)
+
+    @property
+    def advice(self) -> advice.Advice:
+        return advice.of(self.attempt.outcome)
+
+    @property
+    def code_changed(self) -> bool:
+        end = self.attempt.code_digest_end
+        return bool(end and end != self.attempt.code_digest)
+
+
+@dataclass(frozen=True)
+class StepLine:
+    step: StepRun
+    attempts: tuple[AttemptLine, ...]
+
+    @property
+    def latest(self) -> AttemptLine | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def outcome(self) -> str:
+        return self.latest.attempt.outcome if self.latest else ""
+
+    @property
+    def went_wrong(self) -> bool:
+        return self.step.status in (StepRun.Status.FAILED, StepRun.Status.NEEDS_ATTENTION)
+
+    @property
+    def cause(self) -> str:
+        """The nearest to what happened that is known: the attempt's own words, else the step's."""
+        told = self.latest.attempt.detail if self.latest else ""
+        return told or self.step.reason
+
+    @property
+    def advice(self) -> advice.Advice:
+        return advice.of(self.outcome)
+
+    def attempt(self, number: int) -> AttemptLine | None:
+        """The attempt of that number; without one (0) the latest."""
+        return next((line for line in self.attempts if line.attempt.number == number), None if number else self.latest)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark on the scale of time."""
+
+    x: float
+    seconds: float
+
+
+class RunPage:
+    """One consistent reading of a run at one moment. What costs a query is read when it is first asked for."""
+
+    def __init__(self, run: Run, *, at: datetime | None = None) -> None:
+        self.run = run
+        self.at = at or timezone.now()
+        self.end = run.finished_at or self.at
+        self.span = max((self.end - run.queued_at).total_seconds(), 0.001)
+
+    @property
+    def finished(self) -> bool:
+        return self.run.status in Run.TERMINAL
+
+    @property
+    def state(self) -> str:
+        """The status as it is shown: a run that was asked to end and has not yet is cancelling."""
+        return "cancelling" if self.run.cancel_requested_at and not self.finished else self.run.status
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its end or to now; None when it has not started."""
+        return (self.end - self.run.started_at).total_seconds() if self.run.started_at else None
+
+    @property
+    def queue_seconds(self) -> float:
+        return ((self.run.started_at or self.end) - self.run.queued_at).total_seconds()
+
+    @cached_property
+    def lines(self) -> tuple[StepLine, ...]:
+        steps = self.run.steps.prefetch_related("attempts")
+        return tuple(StepLine(step, tuple(self._line(attempt) for attempt in step.attempts.all())) for step in steps)
+
+    @cached_property
+    def wrong(self) -> tuple[StepLine, ...]:
+        return tuple(line for line in self.lines if line.went_wrong)
+
+    @property
+    def needs_choice(self) -> tuple[StepLine, ...]:
+        if self.run.status != Run.Status.NEEDS_ATTENTION:
+            return ()
+        return tuple(line for line in self.lines if line.step.status == StepRun.Status.NEEDS_ATTENTION)
+
+    @cached_property
+    def standstill(self) -> reading.Standstill | None:
+        """Why it is not running, while it is neither running nor finished."""
+        still = self.run.status in (Run.Status.QUEUED, Run.Status.WAITING)
+        return reading.why_not_running(self.run) if still else None
+
+    @cached_property
+    def picture(self) -> graph_svg.Picture:
+        saved = PlanRevision.objects.filter(workflow_id=self.run.workflow_id, number=self.run.plan_revision).first()
+        return graph_svg.draw(saved.plan.get("steps", []) if saved else [])
+
+    @cached_property
+    def states(self) -> dict[str, str]:
+        return {line.step.step_id: line.step.status for line in self.lines}
+
+    @cached_property
+    def taken(self) -> set[tuple[str, str]]:
+        """The ways of the graph that were gone: both ends were reached, and a branch chose this one."""
+        reached = {name for name, state in self.states.items() if state not in ("pending", "skipped")}
+        chosen = {line.step.step_id: (line.step.decision or {}).get("next_step_id") for line in self.lines}
+        return {
+            (edge.source, edge.target)
+            for edge in self.picture.edges
+            if edge.source in reached and edge.target in reached and chosen.get(edge.source) in (None, edge.target)
+        }
+
+    @cached_property
+    def ticks(self) -> tuple[Tick, ...]:
+        return tuple(Tick(SCALE * part / 4, self.span * part / 4) for part in range(5))
+
+    def line(self, step_id: str) -> StepLine | None:
+        return next((line for line in self.lines if line.step.step_id == step_id), None)
+
+    def opened(self, step_id: str) -> StepLine | None:
+        """The step the page opens: the one asked for, else what went wrong, else what runs, else the last that ran."""
+        if step_id:
+            return self.line(step_id)
+        for status in OPEN_FIRST:
+            for line in self.lines:
+                if line.step.status == status:
+                    return line
+        ran = [line for line in self.lines if line.attempts]
+        return ran[-1] if ran else next(iter(self.lines), None)
+
+    def _line(self, attempt: Attempt) -> AttemptLine:
+        started = attempt.started_at
+        waited_until = started or attempt.finished_at or self.end
+        ended = attempt.finished_at or self.end
+        return AttemptLine(
+            attempt,
+            self._bar(attempt.queued_at, waited_until),
+            self._bar(started, ended) if started else None,
+            (ended - started).total_seconds() if started else None,
+            (waited_until - attempt.queued_at).total_seconds(),
+        )
+
+    def _bar(self, start: datetime, end: datetime) -> Bar:
+        x = SCALE * (start - self.run.queued_at).total_seconds() / self.span
+        width = max(SCALE * (end - start).total_seconds() / self.span, THINNEST)
+        x = min(max(x, 0.0), SCALE - THINNEST)
+        return Bar(round(x, 2), round(min(width, SCALE - x), 2))

@@ -1,0 +1,89 @@
+// Small helps of every page. All data comes from attributes; the pages work without this file.
+"use strict";
+(() => {
+  const root = document.documentElement;
+
+  // The theme switch: light and dark, remembered in this browser.
+  const dark = () =>
+    root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const label = () =>
+    document.querySelectorAll("[data-theme-switch]").forEach((button) => {
+      button.setAttribute("aria-pressed", String(dark()));
+    });
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-theme-switch]")) return;
+    root.dataset.theme = dark() ? "light" : "dark";
+    localStorage.setItem("pulse-theme", root.dataset.theme);
+    label();
+  });
+
+  // Menus close on Escape and on a press elsewhere.
+  const menus = () => document.querySelectorAll("details.who[open]");
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menus().forEach((menu) => {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    });
+  });
+  document.addEventListener("click", (event) => {
+    menus().forEach((menu) => menu.contains(event.target) || (menu.open = false));
+  });
+
+  // A select or a date inside a filter form sends it at once; without script there is its button.
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-auto]");
+    if (form) form.requestSubmit();
+  });
+  document.querySelectorAll("form[data-auto] [data-without-script]").forEach((button) => (button.hidden = true));
+
+  // What the reader opened or follows stays as it is when a fragment is replaced by its fresh self.
+  if (window.Idiomorph) {
+    Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
+      !(name === "open" && node.tagName === "DETAILS") && !(name === "aria-current" && "step" in node.dataset);
+  }
+
+  // A fragment polls only while no socket brings it (live.js says so on the body).
+  document.body.addEventListener("htmx:beforeRequest", (event) => {
+    const polls = event.detail.elt.matches("[data-fragment]");
+    if (polls && (document.body.dataset.live === "live" || document.hidden)) event.preventDefault();
+  });
+
+  // Fragments do not know which step the reader looks at; the address does.
+  const mark = () => {
+    const here = document.querySelector("[data-current-step]");
+    document.querySelectorAll("a[data-step]").forEach((link) => {
+      if (here && link.dataset.step === here.dataset.currentStep) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    });
+  };
+
+  // Ages and running clocks count on between two fragments.
+  const spell = (ms) => {
+    const s = Math.max(0, ms / 1000);
+    if (s < 60) return `${s.toFixed(0)} s`;
+    if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+    return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  };
+  const tick = () =>
+    document.querySelectorAll("[data-since]").forEach((clock) => {
+      clock.textContent = spell(Date.now() - Date.parse(clock.dataset.since));
+    });
+
+  // Times are written in UTC by the server; here they get the reader's own zone as a title.
+  const zones = () =>
+    document.querySelectorAll("time[datetime]:not([title])").forEach((time) => {
+      time.title = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
+    });
+
+  const refresh = () => {
+    mark();
+    zones();
+    tick();
+  };
+  document.body.addEventListener("htmx:afterSettle", refresh);
+  document.body.addEventListener("pulse:fragment", refresh);
+  setInterval(tick, 1000);
+  label();
+  refresh();
+})();
