@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from apps.tools import quick_check
 
 if TYPE_CHECKING:
     from apps.tools.work import Executor, Work
@@ -28,10 +31,22 @@ class Tool:
     make: Callable[[Work], Executor]
     needs_db: str = "none"
     validator: Draft202012Validator = field(init=False, repr=False, compare=False)
+    fits_quickly: quick_check.Check = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         Draft202012Validator.check_schema(self.schema)
         object.__setattr__(self, "validator", Draft202012Validator(self.schema))
+        object.__setattr__(self, "fits_quickly", quick_check.compiled(self.schema))
+
+    def fault(self, arguments: Mapping[str, Any]) -> str:
+        """Empty when the arguments fit the schema; else the field and what is wrong with it."""
+        if self.fits_quickly(arguments):
+            return ""
+        problem = best_match(self.validator.iter_errors(arguments))
+        if problem is None:
+            return ""
+        place = problem.json_path.removeprefix("$").removeprefix(".") or "arguments"
+        return f"{place}: {problem.message[:300]}"
 
 
 _definitions: dict[str, Tool] = {}

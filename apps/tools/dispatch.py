@@ -8,10 +8,8 @@ from uuid import UUID
 
 from django.db import Error as DatabaseError
 from django.db import connection
-from django.utils import timezone
-from jsonschema.exceptions import best_match
 
-from apps.tools import diagnostics, identity, journal, receipts, wire
+from apps.tools import diagnostics, identity, receipts, wire
 from apps.tools.desk import Answer, Desk
 from apps.tools.diagnostics import Sides
 from apps.tools.envelope import Call, Envelope, failure
@@ -43,7 +41,8 @@ class _Service:
     def __init__(self, given: Call, desk: Desk) -> None:
         self.given = given
         self.desk = desk
-        self.started_at = timezone.now()
+        self.tool = wire.printable(given.tool)[:64]
+        self.started_us = time.time_ns() // 1000
         self.clock = time.perf_counter_ns()
         self.digest = ""
         self.verdict = ALLOWED
@@ -80,15 +79,11 @@ class _Service:
         return envelope
 
     def _do(self, grant: Grant) -> Envelope:
-        problem = best_match(grant.tool.validator.iter_errors(self.given.arguments))
-        if problem is not None:
+        fault = grant.tool.fault(self.given.arguments)
+        if fault:
             self.error_code = str(Code.ARGUMENTS_REJECTED)
-            place = problem.json_path.removeprefix("$").removeprefix(".") or "arguments"
-            return failure(
-                Code.ARGUMENTS_REJECTED,
-                f"{place}: {problem.message[:300]}. Nothing was done.",
-                f"See the published schema of {self.given.tool}.",
-            )
+            hint = f"See the published schema of {self.given.tool}."
+            return failure(Code.ARGUMENTS_REJECTED, f"{fault}. Nothing was done.", hint)
         work = Work(
             self.given.call_id,
             self.given.tool,
@@ -198,20 +193,21 @@ class _Service:
 
     def _write(self, session: SessionFacts, authority: UUID) -> bool:
         """Append the call's row. False when the chain takes none any more or the file could not be written."""
+        session_id, workflow_id, run_id, step_id, attempt_id = session.texts
         entry = Entry(
             call_id=str(self.given.call_id),
-            session_id=str(session.id),
+            session_id=session_id,
             authority_id=str(authority),
-            workflow_id=str(session.workflow_id),
-            run_id=journal.text(session.run_id),
-            step_id=session.step_id,
-            attempt_id=journal.text(session.attempt_id),
-            tool=wire.printable(self.given.tool)[:64],
+            workflow_id=workflow_id,
+            run_id=run_id,
+            step_id=step_id,
+            attempt_id=attempt_id,
+            tool=self.tool,
             argument_digest=self.digest,
             verdict=self.verdict,
             outcome=str(self.outcome),
             error_code=self.error_code,
-            started_us=journal.microseconds(self.started_at),
+            started_us=self.started_us,
             duration_us=(time.perf_counter_ns() - self.clock) // 1000,
         )
         try:

@@ -11,6 +11,7 @@ import enum
 import logging
 import os
 import socket
+import struct
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -207,6 +208,11 @@ class Conversation:
         self._endpoint = endpoint
         self._desk = desk
         self._buffer = bytearray()
+        # The kernel's own time-outs: a blocking socket without Python's two extra system calls a message.
+        accepted.setblocking(True)
+        patience = struct.pack("ll", int(PATIENCE_S), 0)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
 
     def run(self) -> None:
         try:
@@ -255,8 +261,12 @@ class Conversation:
     def _exactly(self, count: int) -> bytes | None:
         buffer = self._buffer
         while len(buffer) < count:
-            self._socket.settimeout(PATIENCE_S if buffer or count != wire.HEADER.size else None)
-            piece = self._socket.recv(max(65_536, min(count - len(buffer), 1 << 20)))
+            try:
+                piece = self._socket.recv(max(65_536, min(count - len(buffer), 1 << 20)))
+            except BlockingIOError:
+                if buffer or count != wire.HEADER.size:
+                    raise TimeoutError from None
+                continue  # silence between two calls may last
             if not piece:
                 return None
             buffer += piece
@@ -270,9 +280,11 @@ class Conversation:
             return False
         left = length - len(self._buffer)
         del self._buffer[:length]
-        self._socket.settimeout(PATIENCE_S)
         while left > 0:
-            piece = self._socket.recv(min(left, 1 << 20))
+            try:
+                piece = self._socket.recv(min(left, 1 << 20))
+            except BlockingIOError:
+                return False
             if not piece:
                 return False
             left -= len(piece)
@@ -282,7 +294,6 @@ class Conversation:
         frame = wire.frame({"id": answered, **envelope.as_json()})
         if len(frame) > wire.HEADER.size + wire.MAX_FRAME:
             frame = wire.frame({"id": answered, **_too_large_an_answer(len(frame)).as_json()})
-        self._socket.settimeout(PATIENCE_S)
         self._socket.sendall(frame)
 
 

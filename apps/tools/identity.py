@@ -38,6 +38,8 @@ class SessionFacts:
     run_id: UUID | None
     step_id: str
     attempt_id: UUID | None
+    texts: tuple[str, str, str, str, str]
+    """Session, workflow, run, step, attempt, as the ledger spells them."""
 
     def __str__(self) -> str:
         """For people; at most 160 characters. The id comes first since names prove nothing."""
@@ -52,15 +54,11 @@ class Caller:
     session: SessionFacts
     parent: SessionFacts | None
     team_id: UUID
-    granted: str
+    tools: frozenset[str]
+    """What the session can really call."""
     db_access: str
     user_is_active: bool
     role: str | None
-
-    @property
-    def tools(self) -> frozenset[str]:
-        """What the session can really call."""
-        return _callable(self.granted, self.db_access)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,9 @@ class Rejected(Exception):
 
 def read_caller(token_sha256: str) -> Caller | None:
     """The one read of a call. None when no session ever had this token."""
-    with connection.cursor() as cursor:
-        cursor.execute(_BY_TOKEN, [token_sha256])
-        row = cursor.fetchone()
+    connection.ensure_connection()
+    with connection.wrap_database_errors:  # the driver's own call: Django's cursor would cost as much as all the rest
+        row = connection.connection.execute(_BY_TOKEN[connection.vendor], (token_sha256,)).fetchone()
     return None if row is None else _caller(row)
 
 
@@ -161,11 +159,6 @@ def find(session_id: UUID) -> SessionFacts | None:
     return None if row is None else _facts(row)
 
 
-@lru_cache(maxsize=1024)
-def _callable(granted: str, db_access: str) -> frozenset[str]:
-    return catalogue.callable_with(frozenset(json.loads(granted)), db_access)
-
-
 _FACTS = (
     "id",
     "kind",
@@ -179,27 +172,29 @@ _FACTS = (
     "attempt_id",
 )
 _WIDTH = len(_FACTS)
-_BY_TOKEN = f"""
+_SELECT = f"""
     SELECT {", ".join(f"s.{name}" for name in _FACTS)}, {", ".join(f"p.{name}" for name in _FACTS)},
-           w.team_id, s.tools, s.db_access, u.is_active, m.role
+           w.team_id, CAST(s.tools AS TEXT), s.db_access, u.is_active, m.role
       FROM tools_toolsession s
       JOIN workflows_workflow w ON w.id = s.workflow_id
       JOIN accounts_user u ON u.id = s.acting_user_id
       LEFT JOIN tools_toolsession p ON p.id = s.parent_id
       LEFT JOIN accounts_membership m ON m.team_id = w.team_id AND m.user_id = s.acting_user_id
-     WHERE s.token_sha256 = %s
+     WHERE s.token_sha256 =
 """  # noqa: S608 - made of the constants above
+_BY_TOKEN = {"sqlite": _SELECT + "?", "postgresql": _SELECT + "%s"}
 
 
-def _caller(row: Any) -> Caller:
+@lru_cache(maxsize=4096)
+def _caller(row: tuple[Any, ...]) -> Caller:
+    """What a row says. The same row says the same: only the reading of it is kept, never the row."""
     session, parent, rest = row[:_WIDTH], row[_WIDTH : 2 * _WIDTH], row[2 * _WIDTH :]
     team_id, tools, db_access, user_is_active, role = rest
-    granted = tools if isinstance(tools, str) else json.dumps(tools)
     return Caller(
         _facts(session),
         None if parent[0] is None else _facts(parent),
         _uuid(team_id),
-        granted,
+        catalogue.callable_with(frozenset(json.loads(tools)), db_access),
         db_access,
         bool(user_is_active),
         role,
@@ -208,24 +203,14 @@ def _caller(row: Any) -> Caller:
 
 def _facts(row: Any) -> SessionFacts:
     key, kind, name, state, workflow, user, parent, run, step, attempt = row
-    return SessionFacts(
-        _uuid(key),
-        kind,
-        name,
-        state,
-        _uuid(workflow),
-        user,
-        _optional(parent),
-        _optional(run),
-        step,
-        _optional(attempt),
-    )
+    ids = [None if each is None else _uuid(each) for each in (key, workflow, parent, run, attempt)]
+    session_id, workflow_id, parent_id, run_id, attempt_id = ids
+    assert session_id is not None  # noqa: S101 - primary key
+    assert workflow_id is not None  # noqa: S101 - not null
+    texts = (str(session_id), str(workflow_id), str(run_id or ""), step, str(attempt_id or ""))
+    return SessionFacts(session_id, kind, name, state, workflow_id, user, parent_id, run_id, step, attempt_id, texts)
 
 
 def _uuid(value: Any) -> UUID:
     """SQLite keeps 32 hexadecimal digits, PostgreSQL gives a UUID."""
     return value if isinstance(value, UUID) else UUID(value)
-
-
-def _optional(value: Any) -> UUID | None:
-    return None if value is None else _uuid(value)

@@ -13,10 +13,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.tools.errors import JournalClosed
@@ -26,8 +26,7 @@ TAIL = 8192
 SEAL = "seal"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What one row of the ledger says, apart from its place in the chain."""
 
     call_id: str
@@ -117,7 +116,7 @@ class Journal:
             self._catch_up()
             seal = Seal(self._seq, self._last, seal_hmac(self._key, self._seq, self._last))
             if not self._sealed:
-                self._write([SEAL, seal.rows, seal.last_hmac, seal.hmac])
+                self._write(_spelled([SEAL, seal.rows, seal.last_hmac, seal.hmac]) + b"\n")
                 self._sealed = True
             return seal
 
@@ -145,13 +144,13 @@ class Journal:
         self._catch_up()
         if self._sealed:
             raise JournalClosed("The chain of this session is sealed.")
-        row = Row(self._seq + 1, entry, self._last, row_hmac(self._key, self._seq + 1, self._last, entry))
-        self._write([row.seq, row.previous_hmac, *astuple(entry), row.hmac])
+        message = _spelled([self._seq + 1, self._last, *entry])
+        row = Row(self._seq + 1, entry, self._last, hmac.digest(self._key, message, "sha256").hex())
+        self._write(b'%b,"%b"]\n' % (message[:-1], row.hmac.encode()))
         self._seq, self._last = row.seq, row.hmac
         return row
 
-    def _write(self, fields: list[Any]) -> None:
-        line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+    def _write(self, line: bytes) -> None:
         written = os.write(self._file, line)
         if written != len(line):
             os.ftruncate(self._file, self._end)
@@ -179,12 +178,11 @@ class Journal:
 
 
 def row_hmac(key: bytes, seq: int, previous: str, entry: Entry) -> str:
-    message = json.dumps([seq, previous, *astuple(entry)], separators=(",", ":")).encode()
-    return hmac.digest(key, message, "sha256").hex()
+    return hmac.digest(key, _spelled([seq, previous, *entry]), "sha256").hex()
 
 
 def seal_hmac(key: bytes, rows: int, last: str) -> str:
-    return hmac.digest(key, json.dumps([SEAL, rows, last], separators=(",", ":")).encode(), "sha256").hex()
+    return hmac.digest(key, _spelled([SEAL, rows, last]), "sha256").hex()
 
 
 def microseconds(at: datetime) -> int:
@@ -199,6 +197,13 @@ def text(value: UUID | None) -> str:
     return "" if value is None else str(value)
 
 
+def _spelled(fields: list[Any]) -> bytes:
+    return _encode(fields).encode()
+
+
 def _row(fields: list[Any]) -> Row:
     seq, previous, *facts, digest = fields
     return Row(seq, Entry(*facts), previous, digest)
+
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.tools import journal
@@ -24,7 +24,7 @@ from engine import keyfiles
 BATCH = 200
 KEY_FILE = "ledger.key"
 
-on_imported: list[Callable[[UUID, Sequence[ToolCall]], None]] = []
+on_imported: list[Callable[[UUID, Sequence[Row]], None]] = []
 """Called with the session's id and the rows, inside the transaction that stores them."""
 
 
@@ -118,51 +118,70 @@ def export(session_id: UUID) -> Iterator[dict[str, Any]]:
     """The rows of a session in their order, as they are chained, then its seal."""
     for call in ToolCall.objects.filter(session_id=session_id).order_by("seq").iterator():
         entry = _entry(call)
-        row = {name: getattr(entry, name) for name in Entry.__dataclass_fields__}
-        yield {"seq": call.seq, "previous_hmac": call.previous_hmac, **row, "hmac": call.hmac}
+        yield {"seq": call.seq, "previous_hmac": call.previous_hmac, **entry._asdict(), "hmac": call.hmac}
     seal = LedgerSeal.objects.filter(session_id=session_id).first()
     if seal is not None:
         yield {"seal": str(session_id), "rows": seal.rows, "last_hmac": seal.last_hmac, "hmac": seal.hmac}
 
 
 def _store(session_id: UUID, rows: list[Row]) -> int:
+    """One batch, as plain tuples: a model object a row would keep the calls themselves waiting for Python."""
     from apps.tools import receipts
 
     with transaction.atomic():
         last = (
             ToolCall.objects.filter(session_id=session_id).order_by("-seq").values_list("seq", flat=True).first() or 0
         )
-        calls = [_call(row) for row in rows if row.seq > last]
-        if not calls:
+        new = [row for row in rows if row.seq > last]
+        if not new:
             return 0
-        ToolCall.objects.bulk_create(calls, ignore_conflicts=True)
-        receipts.settle_answered([row for row in rows if row.seq > last])
+        with connection.cursor() as cursor:
+            cursor.executemany(_INSERT, [_stored(row) for row in new])
+        receipts.settle_answered(new)
         for announce in on_imported:
-            announce(session_id, calls)
-    return len(calls)
+            announce(session_id, new)
+    return len(new)
 
 
-def _call(row: Row) -> ToolCall:
+def _stored(row: Row) -> tuple[Any, ...]:
     entry = row.entry
-    return ToolCall(
-        call_id=UUID(entry.call_id),
-        session_id=UUID(entry.session_id),
-        authority_id=UUID(entry.authority_id),
-        workflow_id=UUID(entry.workflow_id),
-        run_id=_uuid(entry.run_id),
-        step_id=entry.step_id,
-        attempt_id=_uuid(entry.attempt_id),
-        seq=row.seq,
-        tool=entry.tool,
-        argument_digest=entry.argument_digest,
-        verdict=entry.verdict,
-        outcome=entry.outcome,
-        error_code=entry.error_code,
-        started_at=journal.moment(entry.started_us),
-        duration_us=entry.duration_us,
-        previous_hmac=row.previous_hmac,
-        hmac=row.hmac,
+    started_at = connection.ops.adapt_datetimefield_value(journal.moment(entry.started_us))
+    return (
+        _spelled(entry.call_id),
+        _spelled(entry.session_id),
+        _spelled(entry.authority_id),
+        _spelled(entry.workflow_id),
+        _spelled(entry.run_id),
+        entry.step_id,
+        _spelled(entry.attempt_id),
+        row.seq,
+        entry.tool,
+        entry.argument_digest,
+        entry.verdict,
+        entry.outcome,
+        entry.error_code,
+        started_at,
+        entry.duration_us,
+        row.previous_hmac,
+        row.hmac,
     )
+
+
+def _spelled(uuid_text: str) -> str | None:
+    """A UUID as the database keeps it: SQLite without its dashes."""
+    if not uuid_text:
+        return None
+    return uuid_text if connection.features.has_native_uuid_field else uuid_text.replace("-", "")
+
+
+_COLUMNS = (
+    *("call_id", "session_id", "authority_id", "workflow_id", "run_id", "step_id", "attempt_id", "seq", "tool"),
+    *("argument_digest", "verdict", "outcome", "error_code", "started_at", "duration_us", "previous_hmac", "hmac"),
+)
+_INSERT = (
+    f"INSERT INTO tools_toolcall ({', '.join(_COLUMNS)})"  # noqa: S608 - constants only
+    f" VALUES ({', '.join(['%s'] * len(_COLUMNS))}) ON CONFLICT DO NOTHING"
+)
 
 
 def _entry(call: ToolCall) -> Entry:
@@ -206,7 +225,3 @@ def _seal_faults(seal: LedgerSeal, key: bytes, count: int, last: str) -> Iterato
 @lru_cache(maxsize=4)
 def _master(data: str) -> bytes:
     return keyfiles.read_or_make(Path(data) / "secrets" / KEY_FILE).encode()
-
-
-def _uuid(text: str) -> UUID | None:
-    return UUID(text) if text else None

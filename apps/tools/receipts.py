@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -41,12 +41,10 @@ def intend(work: Work) -> bool:
         timezone.now(),
         work.caller.id,
     ]
-    try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(_INTEND[connection.vendor == "postgresql"], [_adapted(value) for value in values])
-            return bool(cursor.rowcount == 1)
-    except IntegrityError:
-        return False
+    connection.ensure_connection()
+    with connection.wrap_database_errors:  # as in `identity.read_caller`
+        cursor = connection.connection.execute(_INTEND[connection.vendor], [_adapted(value) for value in values])
+    return bool(cursor.rowcount == 1)
 
 
 def find_receipt(call_id: UUID) -> Receipt | None:
@@ -192,9 +190,11 @@ def _adapted(value: Any) -> Any:
 
 
 _COLUMNS = "id, session_id, workflow_id, run_id, step_id, attempt_id, tool, argument_digest, made_at"
-_INTEND = tuple(
+_INTEND_TEXT = (
     f"INSERT INTO tools_receipt ({_COLUMNS}, state)"  # noqa: S608 - constants only
-    " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, 'intent'"
-    f" FROM tools_toolsession WHERE id = %s AND state = 'live'{lock}"
-    for lock in ("", " FOR SHARE")
+    " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, 'intent' FROM tools_toolsession WHERE id = %s AND state = 'live'"
 )
+_INTEND = {
+    "sqlite": _INTEND_TEXT.replace("%s", "?") + " ON CONFLICT DO NOTHING",
+    "postgresql": _INTEND_TEXT + " FOR SHARE ON CONFLICT DO NOTHING",
+}

@@ -28,7 +28,7 @@ PARAMS: dict[str, Any] = {
     "description": 'Values for ? as a list, or for :name as an object. Bytes: {"$base64": "..."}.',
     "anyOf": [
         {"type": "array", "items": VALUE},
-        {"type": "object", "not": {"required": [values.BYTES_KEY]}, "additionalProperties": VALUE},
+        {"type": "object", "additionalProperties": VALUE},
     ],
 }
 SQL = {"type": "string", "minLength": 1, "description": "One statement of SQLite's SQL."}
@@ -63,8 +63,8 @@ class QueryWorkflowDb:
                 self._database,
                 arguments["sql"],
                 arguments.get("params"),
-                max_rows=arguments.get("max_rows", reading.DEFAULT_ROWS),
-                offset=arguments.get("offset", 0),
+                max_rows=int(arguments.get("max_rows", reading.DEFAULT_ROWS)),
+                offset=int(arguments.get("offset", 0)),
             )
         if set(arguments) != {"action"}:
             raise ToolFailure(Code.ARGUMENTS_REJECTED, f"action={action} takes no other argument.")
@@ -96,14 +96,6 @@ class QueryWorkflowDb:
                 },
             },
         },
-        "oneOf": [
-            {"required": ["sql"], "not": {"required": ["statements"]}},
-            {
-                "required": ["statements"],
-                "not": {"anyOf": [{"required": ["sql"]}, {"required": ["params"]}, {"required": ["param_sets"]}]},
-            },
-        ],
-        "not": {"required": ["params", "param_sets"]},
         "additionalProperties": False,
     },
 )
@@ -143,11 +135,19 @@ class ReadReceipt:
 
 
 def _statements(arguments: Mapping[str, Any]) -> list[Statement]:
+    if sum(name in arguments for name in ("sql", "statements")) != 1 or len(arguments) > 2:
+        raise ToolFailure(Code.ARGUMENTS_REJECTED, *_FORMS)
     if "statements" in arguments:
+        if len(arguments) != 1:
+            raise ToolFailure(Code.ARGUMENTS_REJECTED, *_FORMS)
         return [Statement(each["sql"], [each.get("params")]) for each in arguments["statements"]]
     if "param_sets" in arguments:
         return [Statement(arguments["sql"], arguments["param_sets"], many=True)]
     return [Statement(arguments["sql"], [arguments.get("params")])]
 
 
+_FORMS = (
+    "Give sql with params, or sql with param_sets, or statements. Nothing was done.",
+    "statements is a list of {sql, params}; param_sets runs one sql once for each of its sets.",
+)
 _made: tuple[type[Executor], ...] = (QueryWorkflowDb, MutateWorkflowDb, ReadReceipt)
