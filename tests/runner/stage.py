@@ -1,4 +1,4 @@
-"""A data folder with one workflow in it, laid out as the product does, and listeners that remember what they were told."""
+"""A data folder with one workflow in it, laid out as the product does, and listeners that remember."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ class Masker:
         if not self.patterns or not data or (data.endswith(b"\n") and not self.spans_lines):
             return 0
         window = data[-(self.longest - 1) :]
-        longest = next((size for size in range(_HEAD - 1, 0, -1) if window[-size:] in self._starts), 0)
+        sizes = range(min(_HEAD - 1, len(window)), 0, -1)
+        longest = next((size for size in sizes if window[-size:] in self._starts), 0)
         for head, patterns in self._heads:
             at = window.find(head)
             while 0 <= at < len(window) - longest:
