@@ -1,0 +1,139 @@
+"""The server itself: what is too large or too slow is cut before it is stored. A real process, real sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = """
+import sys
+sys.path[:0] = [{root!r}, {root!r} + "/platform"]
+import django
+django.setup()
+from config import serve
+serve.HEADER_S, serve.BODY_S, serve.SLOWEST_BYTES_S = 1.0, 1.0, 10**9
+serve.serve(host="127.0.0.1", port={port})
+"""
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number = int(probe.getsockname()[1])
+    data = tmp_path_factory.mktemp("served")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+        "PULSE_DATA": str(data),
+        "PULSE_PORT": str(number),
+        "PULSE_HOOK_BODY_MAX": "100000",
+        "TMPDIR": str(data),
+    }
+    log = (data / "log").open("wb")
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER.format(root=str(ROOT), port=number)], env=environment, stdout=log, stderr=log
+    )
+    try:
+        wait_for(number, server, data / "log")
+        yield number
+    finally:
+        server.kill()
+        server.wait()
+        log.close()
+
+
+def wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(300):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail("the server did not start: " + log.read_text())
+
+
+def talk(port: int, *parts: bytes, wait: float = 10) -> bytes:
+    """Send the parts, and read until the server closes or is silent for `wait` seconds."""
+    with socket.create_connection(("127.0.0.1", port), wait) as connection:
+        for part in parts:
+            try:
+                connection.sendall(part)
+            except OSError:
+                break
+        received = b""
+        try:
+            while chunk := connection.recv(65536):
+                received += chunk
+        except OSError:
+            pass
+        return received
+
+
+def test_it_serves(port):
+    answer = httpx.get(f"http://127.0.0.1:{port}/healthz")
+    assert answer.status_code == 200
+    assert "daphne" not in str(answer.headers).lower()
+
+
+def test_a_declared_body_that_is_too_large_is_answered_before_it_is_sent(port):
+    head = b"POST /hooks/k HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10000000\r\n\r\n"
+    assert talk(port, head).startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_endless_chunked_body_is_cut_at_the_cap(port):
+    head = b"POST /hooks/k HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+    answer = talk(port, head, *[chunk] * 300)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 413 ")  # a reset may swallow the answer, never the cut
+
+
+def test_a_body_within_the_cap_reaches_the_product(port):
+    answer = httpx.post(f"http://127.0.0.1:{port}/hooks/no-such-key", content=b"x" * 99_000)
+    assert answer.status_code != 413
+
+
+def test_a_head_that_drips_is_cut(port):
+    started = time.monotonic()
+    answer = talk(port, b"GET / HTTP/1.1\r\nHost: a\r\n", wait=20)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - started < 15
+
+
+def test_a_body_that_never_comes_is_cut(port):
+    answer = talk(port, b"POST /hooks/k HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nhalf", wait=20)
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+def test_a_connection_that_is_kept_serves_another_request(port):
+    with httpx.Client() as client:
+        for _ in range(3):
+            assert client.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
+            time.sleep(0.6)
+
+
+def test_a_socket_without_or_with_a_foreign_origin_is_refused(port):
+    for origin in (
+        "",
+        "Origin: http://evil.example\r\n",
+        "Origin: null\r\n",
+        f"Origin: http://127.0.0.1:{port + 1}\r\n",
+    ):
+        answer = talk(
+            port,
+            b"GET /ws/live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            + origin.encode()
+            + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        assert answer.startswith(b"HTTP/1.1 403"), (origin, answer)
