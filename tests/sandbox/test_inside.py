@@ -31,7 +31,7 @@ def found(shared_bench: Bench) -> dict[str, Any]:
         port = listener.getsockname()[1]
         abstract.bind(f"\0pulse-test-{port}")
         abstract.listen()
-        facts = {"another workflow": str(other), "data folder": str(bench.root / "runner.uid"), "port": str(port)}
+        facts = {"another workflow": str(other), "data folder": str(bench.root / "lib"), "port": str(port)}
         leaked = os.open("/etc", os.O_RDONLY)
         os.set_inheritable(leaked, True)
         argv = [str(bench.tools.interpreter.path), "-I", "-B", "/pulse/code/gate/main.py", json.dumps(facts)]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.sandbox import processes, seccomp
-from engine.sandbox.access import Runner
 from engine.sandbox.arguments import MADE_FILES, arguments
 from engine.sandbox.diagnosis import refusal
 from engine.sandbox.errors import Reason, SandboxRefused
+from engine.sandbox.host import HostTools
 from engine.sandbox.limits import Limits
 from engine.sandbox.policy import Policy
 
@@ -212,7 +212,7 @@ def start(
         bounds = limits or policy.declared.limits
         _refuse_beyond_reach(bounds)
         command = _command(policy, parts, bounds, [*argv, *(parts.talk() if frame is not None else [])], cwd)
-        sandbox = Sandbox(_spawn(command, env, policy.host.tools.runner, parts), parts.keep())
+        sandbox = Sandbox(_spawn(command, env, policy.host.tools, parts), parts.keep())
     except OSError as error:
         raise SandboxRefused(Reason.SANDBOX_SETUP_FAILED, f"bubblewrap could not be started ({error}).") from None
     finally:
@@ -225,10 +225,12 @@ def start(
     return sandbox
 
 
-def _spawn(command: list[str], env: Mapping[str, str], runner: Runner, parts: _Parts) -> subprocess.Popen[bytes]:
+def _spawn(command: list[str], env: Mapping[str, str], tools: HostTools, parts: _Parts) -> subprocess.Popen[bytes]:
+    runner = tools.runner
     options: dict[str, Any] = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
     return subprocess.Popen(
         command,
+        executable=tools.bwrap.path,
         stdin=subprocess.DEVNULL,
         stdout=parts.pipe("stdout"),
         stderr=parts.pipe("stderr"),
@@ -270,7 +272,7 @@ def _command(policy: Policy, parts: _Parts, limits: Limits, argv: Sequence[str],
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
     handed = parts.content(b"".join(os.fsencode(flag) + b"\0" for flag in flags))
     limit = [str(tools.prlimit), *limits.prlimit_options(), "--"]
-    return [str(tools.bwrap.path), "--args", str(handed), "--", *limit, *argv]
+    return [processes.MARK, "--args", str(handed), "--", *limit, *argv]
 
 
 class _Parts:

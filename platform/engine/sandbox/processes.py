@@ -10,6 +10,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+MARK = "pulse-sandbox"
+"""What bubblewrap is called when it works for us: its first argument, which others see."""
 _STEP_S = 0.02
 
 
@@ -52,6 +54,19 @@ def kill_tree(pid: int, started_at: str, *, timeout: float = 5.0) -> bool:
     return True
 
 
+def sweep(uid: int) -> int:
+    """Ends sandboxes of `uid` whose worker died while it launched them, before any pid was known. Returns how many.
+
+    They run nothing (no frame came), but would wait for ever. Known by their mark, and by having lost their parent.
+    """
+    ended = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and _is_left_behind(int(entry.name), uid):
+            since = started(int(entry.name))
+            ended += since is not None and kill_tree(int(entry.name), since)
+    return ended
+
+
 def wait_gone(pid: int, started_at: str, timeout: float) -> bool:
     """Waits until the process is gone, without polling where the kernel can tell."""
     try:
@@ -66,6 +81,29 @@ def wait_gone(pid: int, started_at: str, timeout: float) -> bool:
         return bool(poll.poll(timeout * 1000)) or not alive(pid, started_at)
     finally:
         os.close(handle)
+
+
+def _is_left_behind(pid: int, uid: int) -> bool:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != uid:
+            return False
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    if words[0] != MARK.encode():
+        return False
+    parent = int((_stat(pid) or ["", "0"])[1])
+    return parent == 1 or (_stat(parent) or ["Z"])[0] in {"Z", "X"} or _is_reaper(parent)
+
+
+def _is_reaper(pid: int) -> bool:
+    """Whether it took the orphan over: the parent of a sandbox's first process is always bubblewrap itself, that of
+    bubblewrap its worker, which is no `systemd`, `init` or the like.
+    """
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() in {"systemd", "init", "tini", "dumb-init", "catatonit"}
+    except OSError:
+        return False
 
 
 def _kill(pid: int, started_at: str) -> None:
