@@ -138,14 +138,15 @@ def test_a_group_may_not_have_a_value_for_a_variable_that_is_not_there(cast, wor
 @pytest.mark.parametrize("where", ["variable", "group", "plan"])
 def test_the_value_of_a_stored_secret_is_refused_wherever_it_is_written(cast, workflow, where):
     actions.set_secret(cast.team, name="TOKEN", value="the-very-secret", by=cast.editor)
+    parameter = {"type": "string", "description": "d", "default": "the-very-secret"}
+    plan = {"steps": [step(script_parameters={"a": parameter})]}
+    write = {
+        "variable": lambda: actions.set_variable(workflow, name="MARKET", value={"a": ["the-very-secret"]}, by=None),
+        "group": lambda: actions.set_group(workflow, name="us", values={"MARKET": "the-very-secret"}, by=None),
+        "plan": lambda: actions.save_plan(workflow, plan, by=None),
+    }
     with pytest.raises(DocumentNotValid, match="SECRET_") as refused:
-        if where == "variable":
-            actions.set_variable(workflow, name="MARKET", value={"a": ["the-very-secret"]}, by=cast.editor)
-        elif where == "group":
-            actions.set_group(workflow, name="us", values={"MARKET": "the-very-secret"}, by=cast.editor)
-        else:
-            parameter = {"type": "string", "description": "d", "default": "the-very-secret"}
-            actions.save_plan(workflow, {"steps": [step(script_parameters={"a": parameter})]}, by=cast.editor)
+        write[where]()
     assert refused.value.code == "secret_in_document"
     assert "the-very-secret" not in refused.value.detail
 

@@ -1,0 +1,111 @@
+"""Django's admin shows what admins need, and never a secret."""
+
+from __future__ import annotations
+
+import pytest
+from allauth.mfa.models import Authenticator
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from apps.accounts import access
+from apps.accounts import actions as accounts
+from apps.accounts.models import ApiToken, Membership, Team, User
+from apps.accounts.roles import Role
+from apps.workflows import actions
+from apps.workflows.models import Secret
+from tests.factories import document, make_team, make_token, make_user, make_workflow
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def client():
+    made = Client()
+    made.force_login(make_user("root", staff=True))
+    return made
+
+
+def url(model, page="changelist", *arguments):
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=arguments)
+
+
+def test_the_queues_own_pages_are_gone():
+    labels = {model._meta.app_label for model in admin.site._registry}
+    assert not labels & {"django_q", "mfa", "account", "auth"}
+    assert not admin.site.is_registered(Authenticator)
+
+
+def test_every_page_of_the_admin_opens(client):
+    cast = make_team()
+    make_workflow(cast.team, cast.editor)
+    make_token(cast.team, cast.editor, "read")
+    assert client.get("/admin/").status_code == 200
+    for model in admin.site._registry:
+        assert client.get(url(model)).status_code == 200, model
+
+
+def test_no_page_shows_a_secret_or_what_is_kept_of_a_token(client):
+    cast = make_team()
+    make_workflow(cast.team, cast.editor, document(secrets=["TOKEN"]))
+    actions.set_secret(cast.team, name="TOKEN", value="canary-4713-value", by=cast.editor)
+    token = accounts.make_token(cast.team, cast.editor, name="ci", scopes=["read"])
+    secret = Secret.objects.get()
+    pages = [
+        url(Secret),
+        url(Secret, "change", secret.pk),
+        url(ApiToken),
+        url(ApiToken, "change", token.token.pk),
+        url(User, "change", cast.editor.pk),
+    ]
+    for page in pages:
+        text = client.get(page).content.decode()
+        assert "canary-4713-value" not in text
+        assert bytes(secret.ciphertext).hex() not in text
+        assert token.token.token_sha256 not in text
+        assert token.secret not in text
+        assert "argon2" not in text or page.endswith("change/")
+
+
+def test_a_secret_can_neither_be_added_nor_changed_there(client):
+    cast = make_team()
+    actions.set_secret(cast.team, name="TOKEN", value="canary-4713-value", by=cast.editor)
+    secret = Secret.objects.get()
+    assert client.get(url(Secret, "add")).status_code == 403
+    assert client.post(url(Secret, "change", secret.pk), {"name": "X"}).status_code == 403
+    assert client.post(url(Secret, "delete", secret.pk), {"post": "yes"}).status_code == 403
+
+
+def test_a_role_set_there_is_the_same_action_as_anywhere(client):
+    cast = make_team()
+    row = Membership.objects.get(team=cast.team, user=cast.viewer)
+    before = Team.objects.get(pk=cast.team.pk).access_epoch
+    client.post(url(Membership, "change", row.pk), {"role": "operator"})
+    assert access.role_of(cast.viewer, cast.team) is Role.OPERATOR
+    assert Team.objects.get(pk=cast.team.pk).access_epoch == before + 1
+
+
+def test_the_last_owner_stays_there_too(client):
+    cast = make_team()
+    row = Membership.objects.get(team=cast.team, user=cast.owner)
+    answer = client.post(url(Membership, "delete", row.pk), {"post": "yes"}, follow=True)
+    assert "last owner" in answer.content.decode()
+    assert access.role_of(cast.owner, cast.team) is Role.OWNER
+
+
+def test_switching_a_person_off_raises_the_epoch_of_the_teams(client):
+    cast = make_team()
+    before = Team.objects.get(pk=cast.team.pk).access_epoch
+    fields = {"username": cast.viewer.username, "email": "", "first_name": "", "last_name": ""}
+    client.post(url(User, "change", cast.viewer.pk), fields)
+    cast.viewer.refresh_from_db()
+    assert not cast.viewer.is_active
+    assert Team.objects.get(pk=cast.team.pk).access_epoch == before + 1
+
+
+def test_tokens_are_revoked_there(client):
+    cast = make_team()
+    token = accounts.make_token(cast.team, cast.editor, name="ci", scopes=["read"]).token
+    client.post(url(ApiToken), {"action": "revoke", "_selected_action": [str(token.pk)]})
+    token.refresh_from_db()
+    assert token.revoked_at is not None
