@@ -38,7 +38,7 @@ def record(tool: str, code: Code, sides: Sides) -> OwnershipDiagnostic:
     """Store and announce one refusal. A stranger's calls, which name no session of ours, are stored up to a bound."""
     caller = sides.caller.session if sides.caller else None
     parent = sides.caller.parent if sides.caller else None
-    meant = sides.meant or caller
+    meant = sides.meant or (None if sides.named else caller)
     row = OwnershipDiagnostic(
         workflow_id=caller.workflow_id if caller else None,
         tool=wire.printable(tool)[:64],
