@@ -15,6 +15,7 @@
       this.space = root.querySelector("[data-log-space]");
       this.rows = root.querySelector("[data-log-rows]");
       this.count = Number(root.dataset.count);
+      this.gap = root.dataset.gap ? root.dataset.gap.split(" ").map(Number) : null; // rows that were cut: [first, end]
       this.chunks = new Map(); // number -> {lines, asked}; `asked` while a request for it is under way
       this.needle = "";
       this.matches = [];
@@ -96,16 +97,30 @@
 
     // --- where we are
 
+    // Of the rows that were cut the first one stands for all, so a place on the screen is not a row's number.
+    get hidden() {
+      return this.gap ? this.gap[1] - this.gap[0] - 1 : 0;
+    }
+    get places() {
+      return this.count - this.hidden;
+    }
+    rowAt(place) {
+      return this.gap && place > this.gap[0] ? place + this.hidden : place;
+    }
+    placeOf(row) {
+      if (!this.gap || row <= this.gap[0]) return row;
+      return row < this.gap[1] ? this.gap[0] : row - this.hidden;
+    }
     get height() {
-      return Math.min(this.count * ROW, TALLEST);
+      return Math.min(this.places * ROW, TALLEST);
     }
     get ratio() {
       const room = this.height - this.view.clientHeight;
-      return room > 0 && this.count * ROW > TALLEST ? (this.count * ROW - this.view.clientHeight) / room : 1;
+      return room > 0 && this.places * ROW > TALLEST ? (this.places * ROW - this.view.clientHeight) / room : 1;
     }
     toLine(number) {
       this.follow(false);
-      const top = (number - 1) * ROW - this.view.clientHeight / 3;
+      const top = this.placeOf(number - 1) * ROW - this.view.clientHeight / 3;
       this.view.scrollTop = Math.max(0, top) / this.ratio;
       this.later();
     }
@@ -142,6 +157,7 @@
         this.showSeal(message.seal);
         return;
       }
+      if ("gap" in message) this.cut(message.gap);
       if (message.type === "lines") this.keep(message.first, message.lines);
       if (message.type === "lines" || message.type === "count") this.grow(message.count);
     }
@@ -152,6 +168,11 @@
       place.querySelector("[data-seal-bytes]").textContent = seal.bytes.toLocaleString("en");
       place.querySelector("[data-seal-sha]").textContent = seal.sha256;
       place.hidden = false;
+    }
+    cut(gap) {
+      if (String(gap) === String(this.gap)) return;
+      this.gap = gap;
+      if (gap) this.chunks.delete(Math.floor(gap[0] / CHUNK)); // the row that stands for the cut has changed
     }
     grow(count) {
       if (count <= this.count) return;
@@ -193,6 +214,7 @@
         const answer = await fetch(`${this.root.dataset.linesUrl}?first=${index * CHUNK}&count=${CHUNK}`);
         if (!answer.ok) throw new Error(String(answer.status));
         const got = await answer.json();
+        this.cut(got.gap);
         if (got.lines.length > chunk.lines.length) chunk.lines = got.lines;
         if (chunk.lines.length === before) pause = 500; // told of, not yet readable
         this.root.classList.remove("is-broken");
@@ -222,9 +244,9 @@
       const top = this.view.scrollTop;
       const virtual = top * this.ratio;
       const first = Math.max(0, Math.floor(virtual / ROW) - AROUND);
-      const last = Math.min(this.count, Math.ceil((virtual + this.view.clientHeight) / ROW) + AROUND);
+      const last = Math.min(this.places, Math.ceil((virtual + this.view.clientHeight) / ROW) + AROUND);
       const rows = document.createDocumentFragment();
-      for (let number = first; number < last; number += 1) rows.append(this.row(number));
+      for (let place = first; place < last; place += 1) rows.append(this.row(this.rowAt(place)));
       this.rows.replaceChildren(rows);
       this.rows.style.transform = `translateY(${top - virtual + first * ROW}px)`;
     }
@@ -244,9 +266,9 @@
         row.classList.add("is-coming");
         return row;
       }
-      const [stream, ms, flags, text, whole] = line;
+      const [stream, ms, , text, isCut] = line;
       if (stream === 2) row.classList.add("is-error-stream");
-      if (flags) row.classList.add("is-platform");
+      if (stream === 3) row.classList.add("is-platform");
       const time = document.createElement("span");
       time.className = "log-time";
       time.textContent = `+${(ms / 1000).toFixed(3)}`;
@@ -254,11 +276,11 @@
       words.className = "log-text";
       pulseAnsi.write(words, text, this.needle);
       row.append(time, words);
-      if (whole) {
+      if (isCut) {
         const cut = document.createElement("a");
         cut.className = "log-cut";
         cut.href = `${this.root.dataset.lineUrl}?number=${number}`;
-        cut.textContent = `whole line, ${whole.toLocaleString("en")} bytes`;
+        cut.textContent = "the whole line";
         row.append(cut);
       }
       if (this.matches[this.match] === number) row.classList.add("is-match");
@@ -285,15 +307,16 @@
       }
       const got = await answer.json();
       this.matches = got.lines;
-      this.total = got.total;
+      this.total = got.matches.toLocaleString("en") + (got.complete ? "" : "+");
       if (this.matches.length) this.step(1);
       else this.found.textContent = "none";
       this.later();
     }
+    // Steps from line to line that holds a match; the count beside it is of matches.
     step(by) {
       if (!this.matches.length) return;
       this.match = (this.match + by + this.matches.length) % this.matches.length;
-      this.found.textContent = `${(this.match + 1).toLocaleString("en")} of ${this.total.toLocaleString("en")}`;
+      this.found.textContent = `line ${(this.match + 1).toLocaleString("en")} of ${this.matches.length.toLocaleString("en")}, ${this.total} matches`;
       this.toLine(this.matches[this.match] + 1);
     }
   }

@@ -28,7 +28,8 @@ TOPICS = 12
 MESSAGE_BYTES = 4_096
 
 # Channels' own helper shares one thread among all consumers; a slow query of one page would hold up every other.
-READERS = ThreadPoolExecutor(max_workers=4, thread_name_prefix="live-reader")
+READER_THREADS = 4
+READERS = ThreadPoolExecutor(max_workers=READER_THREADS, thread_name_prefix="live-reader")
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
@@ -153,7 +154,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
     async def _send_frames(self) -> None:
         delivered: dict[str, int] = {}
         while True:
-            if not self._queue and self._behind and self._sent == self._acknowledged:
+            if not self._queue and self._behind and self._sent - self._acknowledged <= WINDOW // 2:
                 behind, self._behind = self._behind, set()
                 for topic in behind:
                     if topic in self._topics:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from apps.runs.models import RunEvent
-    from engine.logs import Line
+from apps.runs.models import RunEvent
+from engine.logs import Flag, Line, LogReader
 
 TEXT_SHOWN = 4_000  # characters of one log line that travel; the whole line is a download away
 
@@ -44,14 +42,14 @@ def refused(topic: str, reason: str) -> Frame:
     return _frame(topic, "refused", reason=reason)
 
 
-def lines(topic: str, first: int, batch: Sequence[Line], count: int) -> Frame:
-    body = _text("lines", topic=topic, first=first, lines=[line_json(line) for line in batch], count=count)
-    return Frame(topic, body, mark=count)
+def lines(topic: str, first: int, reader: LogReader, count: int) -> Frame:
+    """The rows from `first` up to `count`."""
+    return Frame(topic, _text("lines", topic=topic, **log_json(reader, first, count - first, count)), mark=count)
 
 
-def log_count(topic: str, count: int) -> Frame:
-    """There are `count` lines now; too many are new to send: the page fetches those that it shows."""
-    return Frame(topic, _text("count", topic=topic, count=count), mark=count)
+def log_count(topic: str, reader: LogReader, count: int) -> Frame:
+    """There are `count` rows now; too many are new to send: the page fetches those that it shows."""
+    return Frame(topic, _text("count", topic=topic, count=count, gap=_gap(reader)), mark=count)
 
 
 def sealed(topic: str, seal: dict[str, object], count: int) -> Frame:
@@ -62,17 +60,32 @@ def ping(at: str) -> Frame:
     return Frame("", _text("ping", at=at))
 
 
+def log_json(reader: LogReader, first: int, wanted: int, count: int) -> dict[str, object]:
+    """`{first, lines, count, gap}`: row `first + i` at place i of `lines`, null where it was cut away.
+
+    `gap` is `[first, end]`: the rows that were cut, the first of which stands for all of them, or null.
+    """
+    rows = {line.n: line_json(line) for line in reader.lines(first, wanted, longest=4 * TEXT_SHOWN)}
+    numbers = range(first, max(min(first + wanted, count), first))
+    return {"first": first, "lines": [rows.get(number) for number in numbers], "count": count, "gap": _gap(reader)}
+
+
 def line_json(line: Line) -> list[object]:
-    """`[stream, ms, flags, text]`, the text decoded with replacement and cut after TEXT_SHOWN characters."""
-    text = line.data.decode("utf-8", "replace")
-    if len(text) > TEXT_SHOWN:
-        return [line.stream, line.ms, line.flags, text[:TEXT_SHOWN], len(line.data)]
+    """`[stream, ms, flags, text]`, and behind it `true` when the text is cut: decoded with replacement."""
+    text = line.text
+    if len(text) > TEXT_SHOWN or line.flags & Flag.SHORT:
+        return [line.stream, line.ms, line.flags, text[:TEXT_SHOWN], True]
     return [line.stream, line.ms, line.flags, text]
 
 
-def _frame(topic: str, kind: str, **body: object) -> Frame:
-    return Frame(topic, _text(kind, topic=topic, **body))
+def _gap(reader: LogReader) -> list[int] | None:
+    gap = reader.gap()
+    return None if gap is None else [gap.first, gap.end]
 
 
-def _text(kind: str, **body: object) -> str:
-    return json.dumps({"type": kind, **body}, separators=(",", ":"), ensure_ascii=False)
+def _frame(topic: str, type_: str, /, **body: object) -> Frame:
+    return Frame(topic, _text(type_, topic=topic, **body))
+
+
+def _text(type_: str, /, **body: object) -> str:
+    return json.dumps({"type": type_, **body}, separators=(",", ":"), ensure_ascii=False)

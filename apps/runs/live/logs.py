@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 
 from apps.runs.live import attempts, frames
 from apps.runs.live.hub import HUB, Hub
@@ -40,6 +40,8 @@ class LogFollower(threading.Thread):
             self._hub.wait_until_watched(LogTopic)
             try:
                 self._look()
+                if not self._followed:
+                    connection.close()
             except Exception:
                 logger.exception("The log follower met a fault and goes on.")
                 close_old_connections()
@@ -52,7 +54,7 @@ class LogFollower(threading.Thread):
             del self._followed[gone]
         for topic, mark in watched.items():
             followed = self._followed.get(topic)
-            if followed is None:
+            if followed is None or not followed.reader.count():  # a log that was not there yet is opened anew
                 followed = self._followed[topic] = _Followed(LogReader(attempts.places(topic)))
             if not followed.sealed:
                 self._publish(topic, mark, followed)
@@ -72,8 +74,8 @@ class LogFollower(threading.Thread):
 
 def news(topic: LogTopic, reader: LogReader, after: int, count: int) -> frames.Frame:
     if count - after > AT_ONCE:
-        return frames.log_count(str(topic), count)
-    return frames.lines(str(topic), after, reader.lines(after, count - after), count)
+        return frames.log_count(str(topic), reader, count)
+    return frames.lines(str(topic), after, reader, count)
 
 
 def since(topic: LogTopic, after: int) -> tuple[list[frames.Frame], int]:

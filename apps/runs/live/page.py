@@ -25,6 +25,7 @@ class LogPage:
     failed: bool
     seal: dict[str, Any]
     tail: list[str]
+    gap: str
 
     @property
     def topic(self) -> str:
@@ -37,7 +38,7 @@ def of_attempt(attempt: Attempt) -> LogPage:
     places = places_of(step.run.workflow).attempt(str(step.run_id), step.step_id, attempt.number)
     reader = LogReader(places)
     count = reader.count()
-    tail = reader.lines(max(0, count - TAIL), TAIL)
+    gap = reader.gap()
     return LogPage(
         run_id=step.run_id,
         step_id=step.step_id,
@@ -46,5 +47,6 @@ def of_attempt(attempt: Attempt) -> LogPage:
         ended=attempt.finished_at is not None,
         failed=attempt.outcome not in {"", "succeeded"},
         seal=attempt.seal or {},
-        tail=[str(frames.line_json(line)[3]) for line in tail],
+        tail=[str(frames.line_json(line)[3]) for line in reader.last(TAIL)],
+        gap=f"{gap.first} {gap.end}" if gap else "",
     )

@@ -38,6 +38,8 @@ class Source(Protocol):
     def wait(self, seconds: float) -> News:
         """Returns at the first commit, or empty-handed after `seconds`."""
 
+    def close(self) -> None: ...
+
 
 class DataVersion:
     """SQLite: `PRAGMA data_version` changes when another connection has committed."""
@@ -60,6 +62,9 @@ class DataVersion:
             self._last = key
         return news
 
+    def close(self) -> None:
+        connection.close()
+
     def _read(self) -> int:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA data_version")
@@ -81,6 +86,9 @@ class Notifications:
         for note in self._wrapper.connection.notifies(timeout=0):
             self._take(news, note.payload)
         return news
+
+    def close(self) -> None:
+        self._wrapper.close()
 
     @staticmethod
     def _take(news: News, payload: str) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable
+from contextlib import closing
 
 from django.db import DatabaseError, InterfaceError, connection
 
@@ -43,7 +44,11 @@ class Tailer(threading.Thread):
                 time.sleep(AFTER_FAULT_S)
 
     def _follow(self) -> None:
-        watch = source.make()
+        with closing(source.make()) as watch:
+            self._follow_with(watch)
+        connection.close()  # nobody watches: no connection is held
+
+    def _follow_with(self, watch: source.Source) -> None:
         everything = True
         while watched := self._hub.watched():
             news = watch.wait(self._teams.next_look())

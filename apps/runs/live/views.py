@@ -6,7 +6,7 @@ import uuid
 from typing import TypeVar
 
 from django.contrib.auth.decorators import login_required
-from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.http.response import Http404
 from django.views.decorators.http import require_GET
 
@@ -19,36 +19,32 @@ Response = TypeVar("Response", bound=HttpResponseBase)
 MOST_LINES = 2_000
 MOST_MATCHES = 10_000
 NEEDLE = 200  # characters
+LONGEST_LINE = 64 * 1024 * 1024  # bytes: the most that a log may hold without its operator's leave
 
 
 @login_required
 @require_GET
 def lines(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> JsonResponse:
-    """`{count, first, lines: [[stream, ms, flags, text], ...]}`: `count` lines from `first` on, counted from 0."""
+    """`{first, lines, count, gap}` (frames.log_json): `count` rows from `first` on, counted from 0."""
     reader = _reader(request, run_id, step_id, number)
-    first = _whole(request, "first", 0)
-    batch = reader.lines(first, min(_whole(request, "count", 500), MOST_LINES))
-    return JsonResponse(
-        {"count": reader.count(), "first": first, "lines": [frames.line_json(line) for line in batch]},
-        json_dumps_params={"ensure_ascii": False, "separators": (",", ":")},
-    )
+    wanted = min(_whole(request, "count", 500), MOST_LINES)
+    body = frames.log_json(reader, _whole(request, "first", 0), wanted, reader.count())
+    return JsonResponse(body, json_dumps_params={"ensure_ascii": False, "separators": (",", ":")})
 
 
 @login_required
 @require_GET
 def search(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> JsonResponse:
-    """`{total, lines}`: how many lines hold `q`, letters of either case, and the numbers of the first 10,000."""
-    needle = request.GET.get("q", "")[:NEEDLE]
-    reader = _reader(request, run_id, step_id, number)
-    found = reader.search(needle) if needle else []
-    return JsonResponse({"total": len(found), "lines": found[:MOST_MATCHES]})
+    """`{matches, lines, complete}`: where `q` is, in either case; `complete` is false when counting ended at 10,000."""
+    found = _reader(request, run_id, step_id, number).search(request.GET.get("q", "")[:NEEDLE], most=MOST_MATCHES)
+    return JsonResponse({"matches": found.matches, "lines": found.rows, "complete": found.complete})
 
 
 @login_required
 @require_GET
 def line(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> HttpResponse:
     """One whole line as plain text, for those too long to be shown."""
-    batch = _reader(request, run_id, step_id, number).lines(_whole(request, "number", 0), 1)
+    batch = _reader(request, run_id, step_id, number).lines(_whole(request, "number", 0), 1, longest=LONGEST_LINE)
     if not batch:
         raise Http404
     return _as_text(HttpResponse(batch[0].data), f"{step_id}-{number}-line.txt")
@@ -57,12 +53,9 @@ def line(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> 
 @login_required
 @require_GET
 def download(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> HttpResponseBase:
-    """The log's bytes as they are kept: masked, both streams in order of arrival."""
-    _reader(request, run_id, step_id, number)
-    path = attempts.places(LogTopic(run_id, step_id, number)).log
-    if not path.exists():
-        raise Http404
-    return _as_text(FileResponse(path.open("rb")), f"{step_id}-{number}.log")
+    """The log's bytes as they are kept: masked, both streams in order of arrival, a cut as one line."""
+    reader = _reader(request, run_id, step_id, number)
+    return _as_text(StreamingHttpResponse(reader.chunks()), f"{step_id}-{number}.log")
 
 
 def _reader(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> LogReader:
