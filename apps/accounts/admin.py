@@ -16,7 +16,6 @@ from apps.accounts.errors import Refused
 from apps.accounts.models import ApiToken, Audit, Membership, Team, User
 from apps.accounts.roles import Role
 
-
 if TYPE_CHECKING:
     _UserAdmin = UserAdmin[User]
 else:

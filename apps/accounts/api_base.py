@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db.models import F, Model, QuerySet
 from django.db.models.functions import Now
@@ -18,7 +19,7 @@ from django.utils import timezone
 from ninja import Schema
 from ninja.security import HttpBearer
 
-from apps.accounts import access, actions
+from apps.accounts import access, actions, limits
 from apps.accounts.access import Permission
 from apps.accounts.errors import Field, Forbidden, Refused
 from apps.accounts.models import ApiToken, Team, User
@@ -26,12 +27,24 @@ from apps.accounts.roles import Role
 from apps.accounts.scopes import NEEDED_FOR, Scope
 
 MAX_LIMIT = 200
+BAD_TOKENS = {"most": 100, "seconds": 300}
 Row = TypeVar("Row", bound=Model)
 Item = TypeVar("Item")
 
 
 class ApiError(Refused):
     """An answer that is not a success, from a route."""
+
+
+class TooOften(Refused):
+    """Answered 429, with `Retry-After`."""
+
+    status = 429
+    code = "rate_limited"
+
+    def __init__(self, detail: str, wait_s: int) -> None:
+        super().__init__(detail)
+        self.wait_s = wait_s
 
 
 @dataclass(frozen=True)
@@ -52,14 +65,25 @@ class TeamBearer(HttpBearer):
     """`Authorization: Bearer pat_…`; one header, one token, never a cookie."""
 
     def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
-        return caller_of(token)
+        caller = caller_of(token)
+        if caller is not None:
+            _slow_down(limits.allowed("token", str(caller.token.pk), most=settings.PULSE_API_RATE, seconds=60))
+        return caller
 
     def __call__(self, request: HttpRequest) -> Caller | None:
+        address = request.META.get("REMOTE_ADDR", "")
+        _slow_down(limits.spent("bad-token", address, **BAD_TOKENS))
         # ASGI joins repeated headers with a comma; two credentials are none.
-        if "," in request.headers.get("Authorization", ""):
-            return None
-        caller: Caller | None = super().__call__(request)
+        twice = "," in request.headers.get("Authorization", "")
+        caller: Caller | None = None if twice else super().__call__(request)
+        if caller is None:
+            limits.allowed("bad-token", address, **BAD_TOKENS)
         return caller
+
+
+def _slow_down(wait_s: int) -> None:
+    if wait_s:
+        raise TooOften(f"Too many requests. Nothing was done. Try again in {wait_s} s.", wait_s)
 
 
 def caller_of(secret: str) -> Caller | None:

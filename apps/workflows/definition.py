@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import Lock
 
 from pydantic import JsonValue
 
@@ -12,6 +14,10 @@ from apps.workflows.models import PlanRevision, Workflow
 from engine import document, json_values
 
 DEFAULT_GROUP = "default"
+KEPT_PLANS = 200
+_parsed: OrderedDict[str, document.Plan] = OrderedDict()
+"""Plans parsed before, by the digest of what was saved: a run reads its plan anew for every step."""
+_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -72,11 +78,10 @@ def load(workflow: Workflow, *, revision: int | None = None) -> Definition:
     """The definition at the live plan revision, or with the plan of an older one."""
     current = Workflow.objects.get(pk=workflow.pk)
     number = revision if revision is not None else current.revision
-    row = PlanRevision.objects.get(workflow=current, number=number)
     return Definition(
         workflow=current,
         revision=number,
-        plan=_parsed_plan(row),
+        plan=plan_of(current, number),
         variables={variable.name: variable.value for variable in current.variables.all()},
         groups={group.name: GroupValues(group.name, group.values, group.enabled) for group in current.groups.all()},
         settings=document.Settings.model_validate_json(json_values.dump(current.settings)),
@@ -86,7 +91,18 @@ def load(workflow: Workflow, *, revision: int | None = None) -> Definition:
 
 def plan_of(workflow: Workflow, revision: int) -> document.Plan:
     """The plan as it was saved at one revision: for the pages of old runs."""
-    return _parsed_plan(PlanRevision.objects.get(workflow=workflow, number=revision))
+    rows = PlanRevision.objects.filter(workflow=workflow, number=revision)
+    digest = rows.values_list("digest", flat=True).get()
+    with _lock:
+        if digest in _parsed:
+            _parsed.move_to_end(digest)
+            return _parsed[digest]
+    plan = _parsed_plan(rows.get())
+    with _lock:
+        _parsed[digest] = plan
+        while len(_parsed) > KEPT_PLANS:
+            _parsed.popitem(last=False)
+    return plan
 
 
 def is_current(workflow: Workflow) -> bool:

@@ -12,7 +12,7 @@ from django.utils.module_loading import module_has_submodule
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from apps.accounts.api_base import TeamBearer, problem
+from apps.accounts.api_base import TeamBearer, TooOften, problem
 from apps.accounts.errors import Field, Refused
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,8 @@ def make_api() -> NinjaAPI:
         auth=TeamBearer(),
         urls_namespace="api",
     )
-    _answer_errors(api)
+    _answer_refusals(api)
+    _answer_faults(api)
     _add_routers(api)
     return api
 
@@ -38,10 +39,13 @@ def _add_routers(api: NinjaAPI) -> None:
             api.add_router("", module.router, tags=[config.label])
 
 
-def _answer_errors(api: NinjaAPI) -> None:
+def _answer_refusals(api: NinjaAPI) -> None:
     @api.exception_handler(Refused)
     def refused(request: HttpRequest, wrong: Refused) -> HttpResponse:
-        return problem(request, wrong.status, wrong.code, wrong.detail, wrong.fields)
+        answer = problem(request, wrong.status, wrong.code, wrong.detail, wrong.fields)
+        if isinstance(wrong, TooOften):
+            answer["Retry-After"] = str(wrong.wait_s)
+        return answer
 
     @api.exception_handler(ValidationError)
     def not_valid(request: HttpRequest, wrong: ValidationError) -> HttpResponse:
@@ -60,6 +64,8 @@ def _answer_errors(api: NinjaAPI) -> None:
     def not_found(request: HttpRequest, wrong: Http404) -> HttpResponse:
         return problem(request, 404, "not_found", str(wrong) or "There is no such thing.")
 
+
+def _answer_faults(api: NinjaAPI) -> None:
     @api.exception_handler(HttpError)
     def http_error(request: HttpRequest, wrong: HttpError) -> HttpResponse:
         return problem(request, wrong.status_code, "refused", str(wrong))

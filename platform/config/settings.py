@@ -42,6 +42,7 @@ PULSE_ORIGINS = _origins
 PULSE_PROXIES = env.names("PULSE_PROXIES") or (["127.0.0.1", "::1"] if HTTPS else [])
 PULSE_MAIL_URL = env.text("PULSE_MAIL_URL")
 PULSE_MAIL_FROM = env.text("PULSE_MAIL_FROM", f"pulse@{_base.hostname}")
+PULSE_API_RATE = env.number("PULSE_API_RATE", 6000)
 PULSE_METRICS_TOKEN = env.text("PULSE_METRICS_TOKEN")
 PULSE_INSECURE_HTTP = env.flag("PULSE_INSECURE_HTTP")
 if not HTTPS and not _loopback and not PULSE_INSECURE_HTTP:
