@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from django.http import Http404
 
 from apps.accounts.models import Audit
 from apps.webhooks import access, actions, portable
 from apps.webhooks.errors import TriggerRefused
-from apps.webhooks.models import Trigger
+from apps.webhooks.models import Delivery, Trigger
 from apps.workflows.actions import import_workflow
 from tests.factories import default_files, document, make_team, make_workflow, write_folder
 from tests.webhooks.senders import make_hook
@@ -90,8 +91,6 @@ def test_a_deleted_trigger_leaves_its_deliveries_behind():
     sender = make_hook()
     sender.post()
     actions.delete_trigger(sender.trigger, by=sender.trigger.workflow.owner)
-    from apps.webhooks.models import Delivery
-
     assert Delivery.objects.get().trigger is None
 
 
@@ -142,8 +141,6 @@ def test_two_triggers_of_one_name_in_a_document_are_refused(cast, tmp_path):
 
 def test_a_trigger_of_another_team_is_not_there(cast, workflow):
     trigger = actions.make_trigger(workflow=workflow, document=HOOK, by=cast.owner).trigger
-    from django.http import Http404
-
     assert access.trigger_for(cast.viewer, trigger.pk) == trigger
     with pytest.raises(Http404):
         access.trigger_for(cast.outsider, trigger.pk)
