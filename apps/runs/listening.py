@@ -18,10 +18,12 @@ from apps.runs.kinds import Kind
 from apps.runs.leases import Keeper, Lease
 from apps.runs.models import Attempt, Run
 from apps.tools.endpoint import ToolEndpoint
+from apps.tools.errors import ToolFailure
 from apps.tools.work import Databases
 from apps.tools.workflow_db import reading
 from engine.contract import Contract
 from engine.runner import Stop, StopKind
+from engine.validation import QueryFailed
 
 GREW_EVERY_S = 1.0
 WISHES = ("fence", "status", "cancel_requested_at", "cancel_requested_by", "lease_worker__cut_at")
@@ -103,10 +105,19 @@ class Listening:
         return self._endpoint is not None and self._endpoint.boundary_refused
 
     def query(self, sql: str, limit: int) -> Sequence[dict[str, Any]]:
+        """Raises QueryFailed for what the database refuses: that is a fault of the rule, not of the step."""
         workflow = self.row.step_run.run.workflow
         databases = Databases()
+        rows: list[dict[str, Any]] = []
         try:
-            rows = reading.query(databases.of(workflow.team_id, workflow.pk), sql, max_rows=limit)["rows"]
+            database = databases.of(workflow.team_id, workflow.pk)
+            offset: int | None = 0
+            while offset is not None and len(rows) < limit:  # a page may end before its rows do, when they are large
+                page = reading.query(database, sql, max_rows=limit - len(rows), offset=offset)
+                rows += page["rows"]
+                offset = page["next_offset"]
+        except ToolFailure as refused:
+            raise QueryFailed(refused.message.rstrip(".")) from None
         finally:
             databases.close()
-        return list(rows)
+        return rows
