@@ -1,0 +1,84 @@
+"""Time, processor, output and log are bounded, and the ending names the bound."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from engine.sandbox.limits import MEGABYTE
+from tests.runner.stage import Stage
+
+pytestmark = pytest.mark.sandbox
+
+
+def test_a_step_that_sleeps_is_timed_out(stage: Stage) -> None:
+    began = time.monotonic()
+    ran = stage.run("import time\nprint('here')\ntime.sleep(60)\n", step={"limits": {"timeout_s": 1}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("timed_out", "timeout"), ran
+    assert ran.ending.tree_gone
+    assert ran.log == "here\n"
+    assert time.monotonic() - began < 10
+
+
+def test_a_step_that_ignores_every_signal_is_timed_out_too(stage: Stage) -> None:
+    code = (
+        "import signal, time\nfor n in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:\n"
+        "    signal.signal(n, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)\n"
+    )
+    assert stage.run(code, step={"limits": {"timeout_s": 1}}).ending.outcome == "timed_out"
+
+
+def test_a_busy_loop_ends_at_its_processor_time(stage: Stage) -> None:
+    ran = stage.run("while True: pass\n", step={"limits": {"timeout_s": 60, "cpu_s": 1}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "cpu"), ran
+
+
+def test_memory_beyond_the_limit_is_an_error_with_a_hint(stage: Stage) -> None:
+    ran = stage.run("x = bytearray(400 * 1024 * 1024)\n", step={"limits": {"memory_mb": 200}})
+    assert ran.ending.outcome in {"script_error", "limit_exceeded"}
+    assert "memory_mb" in ran.ending.detail
+
+
+def test_an_output_folder_that_grows_too_large_ends_the_step(stage: Stage) -> None:
+    code = (
+        "import os, time\npath = os.environ['STEP_OUTPUT_DIR']\n"
+        "for n in range(4):\n    open(f'{path}/{n}', 'wb').write(bytes(1024 * 1024))\ntime.sleep(60)\n"
+    )
+    ran = stage.run(code, step={"limits": {"output_mb": 2, "timeout_s": 50}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "output"), ran
+
+
+def test_a_sparse_file_takes_no_output(stage: Stage) -> None:
+    code = (
+        "import os, time\nos.truncate(os.open(os.environ['STEP_OUTPUT_DIR'] + '/x', os.O_CREAT | os.O_RDWR), 10**8)\n"
+        "time.sleep(1.5)\n"
+    )
+    assert stage.run(code, step={"limits": {"output_mb": 2}}).ending.outcome == "succeeded"
+
+
+def test_an_endless_printer_is_cut_in_the_middle_and_not_ended(stage: Stage) -> None:
+    code = "import sys\nfor n in range(40_000):\n    sys.stdout.write(f'{n:08d} ' + '.' * 90 + chr(10))\n"
+    ran = stage.run(code, step={"limits": {"log_mb": 1}})
+    assert ran.ending.outcome == "succeeded", ran.ending
+    seal = ran.ending.seal
+    assert seal is not None
+    assert seal["produced"] == {"lines": 40_000, "bytes": 40_000 * 100}
+    assert seal["kept"]["bytes"] < 2 * MEGABYTE
+    assert "lines were cut here" in ran.log
+    assert ran.log.startswith("00000000 ")
+    assert ran.log.splitlines()[-1].startswith("00039999 ")
+
+
+def test_an_endless_printer_fails_when_the_step_says_so(stage: Stage) -> None:
+    code = "import os\nwhile True:\n    os.write(1, b'y' * 65536)\n"
+    ran = stage.run(code, step={"limits": {"log_mb": 1, "log_overflow": "fail", "timeout_s": 60}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "log"), ran.ending
+
+
+def test_a_fork_bomb_is_the_steps_own_trouble(stage: Stage) -> None:
+    code = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+    ran = stage.run(code, step={"limits": {"timeout_s": 2, "processes": 30}})
+    assert ran.ending.outcome in {"timed_out", "limit_exceeded", "script_error"}
+    assert ran.ending.tree_gone
+    assert stage.run("print('next')\n").ending.outcome == "succeeded"
