@@ -2,7 +2,7 @@
 
 A ciphertext is bound to its purpose and its row: moved to another row it does not open. Each row keeps the id of its
 key; the file `secrets/vault.keys` holds a line `<key id> <key>` for each key, the newest first. Losing it loses every
-value, which is why `docs/how-to/back-up.md` names it.
+value, which is why `docs/how-to/keys.md` says how to keep it.
 """
 
 from __future__ import annotations
