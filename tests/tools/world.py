@@ -131,7 +131,11 @@ class Client:
     def __post_init__(self) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(self.timeout)
-        self.socket.connect(str(self.path))
+        try:
+            self.socket.connect(str(self.path))
+        except OSError:
+            self.socket.close()
+            raise
         self.send({"v": 1, "token": self.token})
 
     def send(self, message: Any) -> None:
@@ -166,6 +170,10 @@ class Client:
 
     def close(self) -> None:
         self.socket.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "socket"):
+            self.socket.close()
 
     def _exactly(self, count: int) -> bytes:
         pieces = b""
