@@ -13,9 +13,9 @@ HEARTBEAT_S = 2.0
 SILENT_S = 15.0  # a supervisor that was not heard of for so long counts as gone
 LEADER_S = 6.0
 SWEEP_S = 0.5  # a run that the queue never got is queued within 2 s
-LOST_MESSAGE_S = 6.0  # a queued run whose message nobody holds any more
+LOST_MESSAGE_S = 4.0  # a queued run whose message nobody holds any more
 LOST_IN_CROWD_S = 300.0  # the same, while other messages wait
-STUCK_CLUSTER_S = 12.0  # a cluster with free workers takes a message at once; one that does not is wedged (Q15)
+STUCK_CLUSTER_S = 8.0  # a cluster with free workers takes a message at once; one that does not is wedged (Q15)
 START_CLUSTER_S = 15.0  # what a cluster may take to start on a busy machine
 CUT_S = 10.0  # from the end of the drain to the end of the trees and their records
 MAX_AGE = timedelta(hours=24)  # an older run is reported once; nothing ends it but its own limits and people
