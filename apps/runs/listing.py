@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from statistics import median
 
 from django.utils import timezone
 
@@ -59,7 +60,7 @@ class RunRows:
 
 @dataclass(frozen=True)
 class RunBar:
-    """One of the last runs as a bar: its height says how long it took against the longest."""
+    """One of the last runs as a bar: its height says how long it took against the others."""
 
     row: RunRow
     x: int
@@ -89,8 +90,9 @@ def newest(workflow: Workflow, count: int = BARS) -> list[RunRow]:
 def bars(rows: list[RunRow]) -> list[RunBar]:
     """The last runs, oldest first, as bars of up to FULL_BAR units."""
     shown = rows[:BARS][::-1]
-    longest = max((row.seconds or 0 for row in shown), default=0) or 1
-    heights = [max(4.0, FULL_BAR * (row.seconds or 0) / longest) for row in shown]
+    seconds = [row.seconds or 0 for row in shown]
+    full = min(max(seconds, default=0), 3 * median(seconds or [0])) or 1  # one that hangs must not flatten the others
+    heights = [max(4.0, min(FULL_BAR, FULL_BAR * took / full)) for took in seconds]
     return [
         RunBar(row, 10 * place, round(FULL_BAR - height, 1), round(height, 1))
         for place, (row, height) in enumerate(zip(shown, heights, strict=True))

@@ -15,7 +15,7 @@ GAP_Y = 44
 MARGIN = 10
 PASSING_WIDTH = 24  # the room a line takes that passes a rank without stopping there
 SWEEPS = 4
-LETTERS = 24
+LETTERS = 26
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,16 @@ class Node:
     height: int = NODE_HEIGHT
 
     @property
+    def edge_x(self) -> int:
+        return self.x + 9
+
+    @property
+    def edge_y(self) -> int:
+        return self.y + 10
+
+    @property
     def text_x(self) -> int:
-        return self.x + 16
+        return self.x + 20
 
     @property
     def title_y(self) -> int:

@@ -47,15 +47,15 @@ class Demo:
     workflow: Workflow
 
 
-def seed() -> Demo:
-    """Make it all. `<slug>-owner` and the rest of the cast sign in with the factories' password."""
+def seed(past: int = 160) -> Demo:
+    """Make it all, with `past` runs that lie behind. `<slug>-owner` and the rest of the cast sign in with the factories' password."""
     cast = make_team("payments")
     cast.team.name = "Payments platform"
     cast.team.save()
     flows = {slug: _import(cast, slug) for slug in ("pr-review", "market-checks", "noisy")}
     _plans(cast.owner, flows["pr-review"])
     runs = _runs(cast, flows)
-    _past(cast, flows)
+    _past(cast, flows, past)
     _workers()
     session = _sessions(cast, flows, runs)
     delivery = _deliveries(cast, flows, runs)
@@ -323,10 +323,10 @@ def _market(
     )
 
 
-def _past(cast: Cast, flows: dict[str, Workflow]) -> None:
+def _past(cast: Cast, flows: dict[str, Workflow], count: int) -> None:
     """A day of runs, most of them fine."""
     chance = random.Random(7)
-    for _ in range(160):
+    for _ in range(count):
         ago = chance.choice([chance.uniform(60, 3500), chance.uniform(3600, 86000)])
         status = chance.choices(["succeeded", "failed", "cancelled"], [14, 1, 0.5])[0]
         run = _run(cast, chance.choice(list(flows.values())), status, ago, chance.uniform(2, 40))
