@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 from pydantic import JsonValue
 
-from apps.runs import leases, listening, mutations, outputs, reuse, sockets, whereabouts
+from apps.runs import leases, listening, moves, mutations, outputs, reuse, sockets, whereabouts
 from apps.runs.errors import LeaseLost
 from apps.runs.events import News
 from apps.runs.inputs import Inputs
@@ -38,6 +38,7 @@ from engine.outcomes import After, Ended, Outcome
 from engine.runner import Ending
 from engine.sandbox import host
 from engine.sandbox.host import HostTools
+from engine.states import StepStatus
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,13 @@ class Attempted:
 
 def make(lease: Lease, keeper: Keeper, work: Work) -> Attempted:
     """Makes one attempt of the step, from its row to its ending. Raises LeaseLost when the run is another's by then."""
-    row, token = _open(lease, work)
+    borrowed = _borrowed(work)
+    row, token = _open(lease, work, borrowed)
     keeper.starts(START_DEADLINE_S)
     with ExitStack() as stack:
         stack.enter_context(gate.shared(work.run.workflow))  # until the code's digest is read and its grants are open
         try:
-            contract = contracts.resolve(_ask(work, row, token))
+            contract = contracts.resolve(_ask(work, row, token, borrowed))
         except ContractRefused as refused:
             keeper.released()
             return _refused(row, refused)
@@ -128,7 +130,7 @@ def make(lease: Lease, keeper: Keeper, work: Work) -> Attempted:
     return Attempted(row, ending, _after(work, row, ending))
 
 
-def _open(lease: Lease, work: Work) -> tuple[Attempt, str]:
+def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[Attempt, str]:
     """The attempt's row and session, before anything of it happens: what is not written down was not started."""
     run, step, now = work.run, work.step, timezone.now()
     number = (work.row.attempts.order_by("-number").values_list("number", flat=True).first() or 0) + 1
@@ -159,13 +161,17 @@ def _open(lease: Lease, work: Work) -> tuple[Attempt, str]:
         )
         row.session_id = opened.session.pk
         row.save(force_insert=True)
-        StepRun.objects.filter(pk=work.row.pk).update(
-            status=StepRun.Status.RUNNING, started_at=work.row.started_at or now, reason=""
+        moves.move_step(
+            work.row.pk,
+            StepStatus.RUNNING,
+            started_at=work.row.started_at or now,
+            reason="",
+            reused_files=_named(borrowed),
         )
     return row, opened.token or ""
 
 
-def _ask(work: Work, row: Attempt, token: str) -> Ask:
+def _ask(work: Work, row: Attempt, token: str, borrowed: Mapping[str, Attempt]) -> Ask:
     run, step = work.run, work.step
     whole = places.places_of(run.workflow)
     allowed = frozenset(run.workflow.secret_names)
@@ -190,7 +196,7 @@ def _ask(work: Work, row: Attempt, token: str) -> Ask:
         secrets=vault.secrets_for(run.workflow, named) if named else {},
         allowed_secrets=allowed,
         locked_steps=frozenset(one.id for one in work.plan.steps if one.lock_code),
-        dependencies=_dependencies(work),
+        dependencies=_dependencies(work, borrowed),
         delivery=None if run.entry_path in UNTRIGGERED else whole.delivery(str(run.pk)),
         session_token=token,
         tools_socket=sockets.new_path(),
@@ -198,16 +204,34 @@ def _ask(work: Work, row: Attempt, token: str) -> Ask:
     )
 
 
-def _dependencies(work: Work) -> dict[str, Dependency]:
+def _borrowed(work: Work) -> dict[str, Attempt]:
+    """For a step that runs by itself: the newest succeeded attempts of what it depends on, whatever their run."""
+    if not work.run.only_step:
+        return {}
+    found = {
+        one.path: outputs.latest_of_workflow(one.producer, work.run.workflow_id)
+        for one in work.step.context_dependencies
+    }
+    return {path: attempt for path, attempt in found.items() if attempt is not None}
+
+
+def _named(borrowed: Mapping[str, Attempt]) -> list[dict[str, str]] | None:
+    """As it is kept with the step: which file came from where."""
+    return [
+        {"path": path, "run_id": str(attempt.step_run.run_id), "attempt_id": str(attempt.pk)}
+        for path, attempt in borrowed.items()
+    ] or None
+
+
+def _dependencies(work: Work, borrowed: Mapping[str, Attempt]) -> dict[str, Dependency]:
     found: dict[str, Dependency] = {}
     for declared in work.step.context_dependencies:
         producer = work.steps.get(declared.producer)
         if producer is not None:
             folder = outputs.of_step(producer)
-        elif work.run.only_step and (latest := outputs.latest_of_workflow(declared.producer, work.run.workflow_id)):
-            folder = reuse.folder_of(latest)
         else:
-            folder = None
+            latest = borrowed.get(declared.path)
+            folder = reuse.folder_of(latest) if latest else None
         if folder is not None:
             found[declared.path] = Dependency(folder, declared.file)
     return found

@@ -20,7 +20,7 @@ FILE_MAX_BYTES = 4 * 1024**3
 
 def copy_in(run: Run) -> None:
     """Copies what the run takes over and has not copied yet. Safe to repeat. Raises RunRefused: a source is gone."""
-    for step in StepRun.objects.filter(run=run, reused_files=None).exclude(reused_from=None):
+    for step in StepRun.objects.filter(run=run, reused_files__isnull=True).exclude(reused_from=None):
         source = _attempt(step)
         if source is None or source.step_run.run.artifacts_expired:
             raise RunRefused(
@@ -31,7 +31,7 @@ def copy_in(run: Run) -> None:
             )
         copied = _copy(step, source)
         with transaction.atomic():
-            StepRun.objects.filter(pk=step.pk, reused_files=None).update(reused_files=copied)
+            StepRun.objects.filter(pk=step.pk, reused_files__isnull=True).update(reused_files=copied)
 
 
 def source_of(step: StepRun) -> Attempt | None:

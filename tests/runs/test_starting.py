@@ -72,9 +72,13 @@ def test_what_the_caller_gave_is_kept_encrypted_and_reads_back(rich: Workflow) -
 
 
 def test_a_rolled_back_start_leaves_nothing(rich: Workflow) -> None:
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
-        start(rich, **GIVEN)
-        raise ZeroDivisionError
+    def start_and_fail() -> None:
+        with transaction.atomic():
+            start(rich, **GIVEN)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        start_and_fail()
     assert not Run.objects.exists()
     assert not ToolSession.objects.exists()
 
