@@ -34,7 +34,7 @@ def query(
         raise ToolFailure(
             Code.SQL_ERROR,
             f"Refused: this tool reads; {word or 'an empty text'} does not. Nothing was done.",
-            "Use mutate_workflow_db for INSERT, UPDATE and DELETE." if word else "Give one SELECT in `sql`.",
+            f"Begin with {', '.join(sorted(READING_WORDS))}; mutate_workflow_db takes INSERT, UPDATE and DELETE.",
         )
     bound = values.parameters(parameters)
     with database.reader.for_caller(seconds) as raw:
