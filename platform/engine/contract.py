@@ -62,8 +62,8 @@ class Ask:
     attempt_number: int
     entry_path: str
     group: str
-    group_values: Mapping[str, Any] = field(default_factory=dict)
-    run_variables: Mapping[str, Any] = field(default_factory=dict)
+    group_values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    run_variables: Mapping[str, Any] = field(default_factory=dict, repr=False)
     parameters: Mapping[str, Any] = field(default_factory=dict, repr=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     allowed_secrets: frozenset[str] = frozenset()

@@ -75,9 +75,9 @@ def _exchange(call_id: str, frame: bytes, tool: str, mutates: bool) -> dict[str,
             "unavailable", f"the tool socket did not answer: {error}.", "Nothing was sent.", tool
         ) from error
     try:
-        connection.sendall(frame)
+        connection.send(frame)
         while True:
-            answer = _receive(connection)
+            answer = connection.receive()
             if answer.get("id") == call_id:
                 return answer
             if answer.get("id") is None and not answer.get("success", True):
@@ -104,45 +104,52 @@ def _result(answer: dict[str, Any], tool: str, call_id: str) -> Any:
     raise kind(code, message, hint, tool, str(error.get("session") or ""), str(error.get("authority") or ""))
 
 
-def _connection() -> Any:
+class Connection:
+    """One thread's way to the tools; closed with the thread that made it."""
+
+    def __init__(self, path: str) -> None:
+        self.pid = os.getpid()
+        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self._socket.settimeout(PATIENCE_S)
+        self._socket.connect(path)
+        hello = json.dumps({"v": 1, "token": os.environ.get("PULSE_SESSION_TOKEN", "")}).encode()
+        self.send(len(hello).to_bytes(4, "big") + hello)
+
+    def __del__(self) -> None:
+        self._socket.close()
+
+    def send(self, frame: bytes) -> None:
+        self._socket.sendall(frame)
+
+    def receive(self) -> dict[str, Any]:
+        length = int.from_bytes(self._exactly(4), "big")
+        answer = json.loads(self._exactly(length))
+        if isinstance(answer, dict):
+            return answer
+        raise ValueError("the answer is no object")
+
+    def _exactly(self, size: int) -> bytes:
+        pieces = []
+        while size:
+            piece = self._socket.recv(min(size, 1 << 20))
+            if not piece:
+                raise OSError("the platform closed it")
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
+def _connection() -> Connection:
     """This thread's connection; a forked child makes its own, or its answers would mix with its parent's."""
-    connection = getattr(_held, "connection", None)
-    if connection is not None and _held.pid == os.getpid():
-        return connection
-    path = os.environ.get("PULSE_TOOLS_SOCKET")
-    if not path:
-        raise OSError("PULSE_TOOLS_SOCKET is not set")
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    connection.settimeout(PATIENCE_S)
-    connection.connect(path)
-    hello = json.dumps({"v": 1, "token": os.environ.get("PULSE_SESSION_TOKEN", "")}).encode()
-    connection.sendall(len(hello).to_bytes(4, "big") + hello)
-    _held.connection, _held.pid = connection, os.getpid()
+    connection: Connection | None = getattr(_held, "connection", None)
+    if connection is None or connection.pid != os.getpid():
+        path = os.environ.get("PULSE_TOOLS_SOCKET")
+        if not path:
+            raise OSError("PULSE_TOOLS_SOCKET is not set")
+        connection = _held.connection = Connection(path)
     return connection
 
 
 def close() -> None:
     """Ends this thread's connection; the next call makes a new one."""
-    connection = getattr(_held, "connection", None)
     _held.connection = None
-    if connection is not None:
-        connection.close()
-
-
-def _receive(connection: Any) -> dict[str, Any]:
-    length = int.from_bytes(_exactly(connection, 4), "big")
-    answer = json.loads(_exactly(connection, length))
-    if isinstance(answer, dict):
-        return answer
-    raise ValueError("the answer is no object")
-
-
-def _exactly(connection: Any, size: int) -> bytes:
-    pieces = []
-    while size:
-        piece = connection.recv(min(size, 1 << 20))
-        if not piece:
-            raise OSError("the platform closed it")
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)

@@ -12,7 +12,7 @@ import pytest
 
 from engine import environment
 from engine.environment import RUN_SUPPLIED
-from tests.runner.stage import Silent, Stage
+from tests.runner.stage import Silent, Stage, scripted
 from tests.runner.test_stopping import Listening
 
 pytestmark = pytest.mark.sandbox
@@ -149,8 +149,6 @@ def test_the_fingerprint_is_the_same_on_every_road(stage: Stage, data_root: Path
     prints, names = set(), set()
     for road in ROADS:
         with everything(stage, data_root, road) as given:
-            from tests.runner.stage import scripted
-
             contract = stage.resolve(scripted(**STEP), **given)
         prints.add(contract.fingerprint)
         names.add(frozenset(contract.env) - RUN_SUPPLIED)

@@ -41,7 +41,8 @@ def test_the_sessions_own_token_is_masked(stage: Stage) -> None:
 
 def test_bytes_that_are_no_text_come_through(stage: Stage) -> None:
     code = (
-        "import os\nfor piece in (b'\\xff\\xfe ', b'\\xe2\\x98', b'\\x83\\n', b'\\x00\\n', b'50%\\r60%\\r', b'x' * 5_000_000, b'\\n'):\n"
+        "import os\nlong = b'x' * 5_000_000\n"
+        "for piece in (b'\\xff\\xfe ', b'\\xe2\\x98', b'\\x83\\n', b'\\x00\\n', b'50%\\r60%\\r', long, b'\\n'):\n"
         "    os.write(1, piece)\n"
     )
     ran = stage.run(code)
@@ -54,7 +55,10 @@ def test_bytes_that_are_no_text_come_through(stage: Stage) -> None:
 
 
 def test_the_seal_equals_the_scripts_own_count(stage: Stage) -> None:
-    code = "import sys\nfor n in range(20_000):\n    print(f'\\x1b[32m{n}\\x1b[0m', file=sys.stderr if n % 7 else sys.stdout)\n"
+    code = (
+        "import sys\nfor n in range(20_000):\n"
+        "    print(f'\\x1b[32m{n}\\x1b[0m', file=sys.stderr if n % 7 else sys.stdout)\n"
+    )
     ran = stage.run(code)
     assert ran.ending.seal is not None
     assert ran.ending.seal["lines"] == 20_000
@@ -78,7 +82,10 @@ def test_the_first_line_is_there_long_before_the_end(stage: Stage) -> None:
 
 
 def test_streams_that_were_closed_do_not_end_the_step(stage: Stage) -> None:
-    code = "import os, time\nos.close(1)\nos.close(2)\ntime.sleep(0.3)\nopen('/pulse/run/out/x', 'w').write('x')\nos._exit(0)\n"
+    code = (
+        "import os, time\nos.close(1)\nos.close(2)\ntime.sleep(0.3)\n"
+        "open('/pulse/run/out/x', 'w').write('x')\nos._exit(0)\n"
+    )
     ran = stage.run(code)
     assert ran.ending.outcome == "succeeded"
     assert (ran.out / "x").read_text() == "x"
