@@ -37,6 +37,8 @@ class PersonAdmin(_UserAdmin):
 
     def save_model(self, request: HttpRequest, obj: User, form: ModelForm[User], change: bool) -> None:
         """Keeping someone out goes through the action, which ends sessions and raises the epoch of the teams."""
+        if not change:
+            obj.must_change_password = True  # whoever makes an account knows its first password
         switched = change and "is_active" in form.changed_data
         active = obj.is_active
         if switched:
@@ -47,6 +49,9 @@ class PersonAdmin(_UserAdmin):
                 actions.set_active(obj, active=active, by=_who(request))
             except Refused as refused:
                 self.message_user(request, refused.detail, messages.ERROR)
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False  # people are switched off: what they did keeps their name
 
 
 @admin.register(Team)

@@ -205,7 +205,9 @@ def _zip_entries(archive: zipfile.ZipFile, report: Report) -> Iterator[_Entry]:
     wrapper = _wrapper([info.orig_filename for info in infos])
     for info in infos:
         if not info.is_dir():
-            yield _ZipEntry(archive, info, info.orig_filename[len(wrapper) :], bool(info.external_attr >> 16 & 0o100))
+            yield _ZipEntry(
+                archive, info, info.orig_filename.removeprefix(wrapper), bool(info.external_attr >> 16 & 0o100)
+            )
 
 
 def _refuse_overlaps(infos: list[zipfile.ZipInfo]) -> None:
@@ -219,10 +221,11 @@ def _refuse_overlaps(infos: list[zipfile.ZipInfo]) -> None:
 
 def _wrapper(names: list[str]) -> str:
     """The one folder that everything lies in, as archives of a repository have it; else nothing."""
-    if DOCUMENT in names or not names:
+    tops = {name.split("/")[0] for name in names} - DROPPED_FOLDERS
+    if DOCUMENT in tops or len(tops) != 1:
         return ""
-    first = names[0].split("/")[0] + "/"
-    return first if first + DOCUMENT in names and all(name.startswith(first) for name in names) else ""
+    first = f"{tops.pop()}/"
+    return first if first + DOCUMENT in names else ""
 
 
 # --- A folder -------------------------------------------------------------------------------------------------

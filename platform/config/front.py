@@ -17,6 +17,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+UNIX_SOCKET = "unix"
+"""Stands for a client that came over a Unix socket and has no address of its own."""
 FORWARDED = {b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port", b"forwarded"}
 
 
@@ -78,8 +80,8 @@ def believed(scope: Message, proxies: Collection[str]) -> Message:
     if not any(name in FORWARDED for name, _ in headers):
         return scope
     kept = [(name, value) for name, value in headers if name not in FORWARDED]
-    client = scope.get("client")
-    if not client or client[0] not in proxies:
+    client = scope.get("client") or [UNIX_SOCKET]
+    if client[0] not in proxies:
         return {**scope, "headers": kept}
     changed: Message = {"headers": kept}
     if address := _client(_values(headers, b"x-forwarded-for"), proxies):

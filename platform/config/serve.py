@@ -24,6 +24,7 @@ HEADER_S = 10.0
 BODY_S = 15.0
 SLOWEST_BYTES_S = 32 * 1024
 LINGER_S = 2.0
+MESSAGE_BYTES = 64 * 1024  # from a page to us; the product's own pages send a hundred
 
 
 class _Channel(http.HTTPChannel):
@@ -116,6 +117,7 @@ class _Factory(HTTPFactory):
 
 class _Server(Server):
     def run(self) -> None:
+        self.websocket_max_message_size = self.websocket_max_frame_size = MESSAGE_BYTES
         daphne_server.HTTPFactory = _Factory  # daphne looks its factory up by this name and offers no setting
         super().run()
 

@@ -39,7 +39,7 @@ if _loopback:  # the same machine by its other name
     _origins.append(f"{_base.scheme}://{_other}" + (f":{_base.port}" if _base.port else ""))
 PULSE_ORIGINS = _origins
 # Whose X-Forwarded-For and -Proto are believed. Behind https there must be one; unnamed, it is a proxy on this machine.
-PULSE_PROXIES = env.names("PULSE_PROXIES") or (["127.0.0.1", "::1"] if HTTPS else [])
+PULSE_PROXIES = env.names("PULSE_PROXIES") or (["127.0.0.1", "::1", "unix"] if HTTPS else [])
 PULSE_MAIL_URL = env.text("PULSE_MAIL_URL")
 PULSE_MAIL_FROM = env.text("PULSE_MAIL_FROM", f"pulse@{_base.hostname}")
 PULSE_API_RATE = env.number("PULSE_API_RATE", 6000)

@@ -103,6 +103,21 @@ def test_switching_a_person_off_raises_the_epoch_of_the_teams(client):
     assert Team.objects.get(pk=cast.team.pk).access_epoch == before + 1
 
 
+def test_a_person_made_there_must_choose_an_own_password_and_is_never_deleted(client):
+    client.post(
+        url(User, "add"),
+        {
+            "username": "newcomer",
+            "password1": "long-enough-word",
+            "password2": "long-enough-word",
+            "usable_password": "true",
+        },
+    )
+    made = User.objects.get(username="newcomer")
+    assert made.must_change_password
+    assert client.post(url(User, "delete", made.pk), {"post": "yes"}).status_code == 403
+
+
 def test_tokens_are_revoked_there(client):
     cast = make_team()
     token = accounts.make_token(cast.team, cast.editor, name="ci", scopes=["read"]).token

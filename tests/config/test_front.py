@@ -115,6 +115,11 @@ def test_a_named_proxy_is_believed_about_client_and_scheme():
     assert (seen["client"][0], seen["scheme"], seen["headers"]) == ("203.0.113.5", "https", [])
 
 
+def test_a_proxy_on_a_unix_socket_can_be_named():
+    seen = believed({**scope(x_forwarded_for="203.0.113.5"), "client": None}, {"unix"})
+    assert seen["client"][0] == "203.0.113.5"
+
+
 def test_only_the_last_hop_before_our_proxies_is_believed():
     seen = believed(scope(x_forwarded_for="6.6.6.6, 203.0.113.5, 10.0.0.2"), {"127.0.0.1", "10.0.0.2"})
     assert seen["client"][0] == "203.0.113.5"

@@ -63,7 +63,7 @@ def test_on_https_cookies_are_bound_to_the_host_and_to_tls(tmp_path):
     assert found["SESSION_COOKIE_SECURE"] is found["CSRF_COOKIE_SECURE"] is found["SECURE_SSL_REDIRECT"] is True
     assert found["SECURE_HSTS_SECONDS"] == 31_536_000
     assert found["PULSE_ORIGINS"] == ["https://pulse.example.test"]
-    assert found["PULSE_PROXIES"] == ["127.0.0.1", "::1"]
+    assert found["PULSE_PROXIES"] == ["127.0.0.1", "::1", "unix"]
 
 
 def test_on_this_machine_plain_http_works_without_hsts(tmp_path):

@@ -48,6 +48,7 @@ def test_an_archive_may_have_everything_in_one_folder():
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("repo-main/workflow.json", json.dumps(document("wrapped")))
         archive.writestr("repo-main/code/hello/main.py", "print(1)\n")
+        archive.writestr("__MACOSX/repo-main/._workflow.json", "x")
     workflow = import_workflow(cast.team, cast.editor, out.getvalue())
     assert (places.places_of(workflow).code / "hello" / "main.py").is_file()
 
