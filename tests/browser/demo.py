@@ -1,5 +1,6 @@
 """A rich state for looking at pages: every status, long names, faults, refusals. Rows of the past are written as they would lie there."""
 
+# ruff: noqa: E501 - rows as they would lie there, one a line
 from __future__ import annotations
 
 import hashlib
@@ -60,6 +61,11 @@ def seed(past: int = 160) -> Demo:
     session = _sessions(cast, flows, runs)
     delivery = _deliveries(cast, flows, runs)
     return Demo(cast, {name: run.pk for name, run in runs.items()}, delivery, session, flows["pr-review"])
+
+
+def add_past(demo: Demo, count: int) -> None:
+    """More runs that lie behind."""
+    _past(demo.cast, {flow.slug: flow for flow in demo.cast.team.workflows.all()}, count)
 
 
 def _import(cast: Cast, slug: str) -> Workflow:

@@ -35,7 +35,11 @@ def acts(demo: Demo) -> list[tuple[str, str, dict[str, str]]]:
     flow = "/t/payments/workflows/market-checks/"
     trigger = demo.workflow.triggers.first().pk
     return [
-        ("operator", f"{flow}start/", {"group": "asia", "p.check-market.market": '"bonds"', "p.check-market.limit": "5"}),
+        (
+            "operator",
+            f"{flow}start/",
+            {"group": "asia", "p.check-market.market": '"bonds"', "p.check-market.limit": "5"},
+        ),
         ("operator", f"/runs/{demo.runs['held']}/cancel/", {}),
         ("operator", f"/runs/{demo.runs['good']}/rerun/", {}),
         ("operator", f"/runs/{demo.runs['lost']}/settle/", {"step_id": "check-market", "choice": "mark_failed"}),

@@ -38,7 +38,10 @@ def test_steps_in_order_stand_below_each_other() -> None:
 
 def test_routes_are_drawn_with_their_names_and_end_has_no_line() -> None:
     picture = draw(plan(("gate", ["review", "skip"]), ("review", ["end"]), ("skip", ["end"])))
-    assert {(edge.pair, edge.label) for edge in picture.edges} == {(("gate", "review"), "review"), (("gate", "skip"), "skip")}
+    assert {(edge.pair, edge.label) for edge in picture.edges} == {
+        (("gate", "review"), "review"),
+        (("gate", "skip"), "skip"),
+    }
 
 
 def test_two_routes_to_one_step_are_one_line_with_both_names() -> None:

@@ -1,0 +1,157 @@
+"""What people press: it is done by the actions, and a refusal is said on the page it was asked from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from apps.accounts.models import User
+from apps.runs import inputs
+from apps.runs.models import Run, StepRun
+from apps.webhooks.models import Trigger
+from apps.workflows import vault
+from apps.workflows.models import Variable, Workflow
+from tests.browser.demo import Demo
+
+AsUser = Callable[[User], Client]
+FLOW = "/t/payments/workflows/market-checks/"
+FORM = {"group": "europe", "p.check-market.market": '"bonds"', "p.check-market.limit": "7"}
+
+
+def newest(slug: str = "market-checks") -> Run:
+    return Run.objects.filter(workflow__slug=slug).latest("queued_at")
+
+
+def test_the_form_starts_a_run_with_typed_parameters(demo: Demo, as_user: AsUser) -> None:
+    response = as_user(demo.cast.operator).post(f"{FLOW}start/", FORM)
+    run = newest()
+    assert response["Location"] == f"/runs/{run.pk}/"
+    assert (run.entry_path, run.group, run.initiated_by) == ("manual", "europe", "payments-operator")
+    assert inputs.read(run).parameters == {"check-market": {"market": "bonds", "limit": 7}}
+
+
+def test_the_form_offers_the_last_values_again(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.operator)
+    client.post(f"{FLOW}start/", FORM)
+    page = client.get(FLOW).text
+    assert '<option value="&quot;bonds&quot;" selected>' in page
+    assert 'value="7"' in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"p.check-market.limit": "many"}, "This is no integer."),
+        ({"p.check-market.market": '"gold"'}, "Select a valid choice"),
+        ({"group": "mars"}, "Select a valid choice"),
+    ],
+)
+def test_what_does_not_fit_is_said_at_its_field_and_nothing_starts(
+    demo: Demo, as_user: AsUser, changed: dict[str, str], said: str
+) -> None:
+    before = Run.objects.count()
+    response = as_user(demo.cast.operator).post(f"{FLOW}start/", FORM | changed)
+    assert response.status_code == 422
+    assert said in response.text
+    assert Run.objects.count() == before
+
+
+def test_a_refusal_of_the_platform_is_shown_and_nothing_starts(demo: Demo, as_user: AsUser) -> None:
+    Workflow.objects.update(contract_version="1.0.1")
+    before = Run.objects.count()
+    response = as_user(demo.cast.operator).post(f"{FLOW}start/", FORM)
+    assert response.status_code == 422
+    assert "No run was made" in response.text
+    assert Run.objects.count() == before
+
+
+def test_cancel_of_a_queued_run_ends_it(demo: Demo, as_user: AsUser) -> None:
+    as_user(demo.cast.operator).post(f"/runs/{demo.runs['held']}/cancel/")
+    assert Run.objects.get(pk=demo.runs["held"]).status == "cancelled"
+
+
+def test_cancel_of_a_running_one_is_shown_as_cancelling(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.operator)
+    client.post(f"/runs/{demo.runs['running']}/cancel/")
+    assert ">cancelling</span>" in client.get(f"/runs/{demo.runs['running']}/").text.replace("Cancelling", "")
+
+
+def test_a_finished_run_is_not_cancelled_and_says_so(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.operator)
+    response = client.post(f"/runs/{demo.runs['good']}/cancel/", follow=True)
+    assert 'class="notice is-failed"' in response.text
+    assert Run.objects.get(pk=demo.runs["good"]).status == "succeeded"
+
+
+def test_rerun_opens_the_new_run_which_links_the_old(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.operator)
+    page = client.post(f"/runs/{demo.runs['loud']}/rerun/", follow=True).text
+    assert Run.objects.get(rerun_of=demo.runs["loud"]).status == "queued"
+    assert f'href="/runs/{demo.runs["loud"]}/"' in page
+
+
+def test_htmx_is_sent_on_by_a_header(demo: Demo, as_user: AsUser) -> None:
+    response = as_user(demo.cast.operator).post(f"/runs/{demo.runs['held']}/cancel/", headers={"HX-Request": "true"})
+    assert response["HX-Redirect"] == f"/runs/{demo.runs['held']}/"
+
+
+@pytest.mark.parametrize(
+    ("choice", "status"), [("mark_succeeded", "succeeded"), ("mark_failed", "failed"), ("run_again", "pending")]
+)
+def test_a_person_decides_how_an_unknown_step_ended(demo: Demo, as_user: AsUser, choice: str, status: str) -> None:
+    client = as_user(demo.cast.operator)
+    assert client.get(f"/runs/{demo.runs['lost']}/").text.count('class="choice"') == 3
+    client.post(f"/runs/{demo.runs['lost']}/settle/", {"step_id": "check-market", "choice": choice})
+    assert StepRun.objects.get(run=demo.runs["lost"]).status == status
+
+
+def test_a_secret_is_shown_once_and_never_again(demo: Demo, as_user: AsUser) -> None:
+    client, trigger = as_user(demo.cast.editor), Trigger.objects.get(kind="bearer", workflow__slug="pr-review")
+    answer = client.post(f"/triggers/{trigger.pk}/rotate/")
+    secret = answer.text.split("data-secret-once>")[1].split("<")[0]
+    assert secret.startswith("pht_")
+    assert "no-store" in answer["Cache-Control"]
+    assert secret not in client.get("/t/payments/workflows/pr-review/triggers/").text
+
+
+def test_a_secrets_value_is_written_and_shown_nowhere(demo: Demo, as_user: AsUser) -> None:
+    flow = demo.workflow
+    flow.secret_names = ["GITHUB_TOKEN"]
+    flow.save()
+    client, base = as_user(demo.cast.editor), "/t/payments/workflows/pr-review/"
+    client.post(f"{base}secrets/set/", {"name": "GITHUB_TOKEN", "value": "ghp-a-long-value"})
+    assert vault.secrets_for(flow, ["GITHUB_TOKEN"]) == {"GITHUB_TOKEN": "ghp-a-long-value"}
+    page = client.get(f"{base}variables/").text
+    assert "ghp-a-long-value" not in page
+    assert "GITHUB_TOKEN" in page
+
+
+def test_a_variable_is_saved_as_the_json_it_is(demo: Demo, as_user: AsUser) -> None:
+    as_user(demo.cast.editor).post(f"{FLOW}variables/set/", {"name": "TOLERANCE_PERCENT", "value": "4.5"})
+    assert Variable.objects.get(name="TOLERANCE_PERCENT").value == 4.5
+
+
+def test_a_trigger_with_a_taken_name_is_refused_at_the_form(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.editor)
+    taken = Trigger.objects.get(kind="bearer", workflow__slug="pr-review")
+    response = client.post("/t/payments/workflows/pr-review/triggers/new/", {"kind": "bearer", "name": taken.name})
+    assert "There is a trigger" in response.text
+    assert Trigger.objects.filter(workflow=demo.workflow).count() == 2
+
+
+def test_hook_addresses_are_of_the_configured_base_whatever_host_was_asked(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.editor)
+    page = client.get("/t/payments/workflows/pr-review/triggers/", headers={"host": "localhost"}).text
+    assert "http://127.0.0.1:8000/hooks/" in page
+    assert "localhost" not in page
+
+
+def test_a_form_without_its_token_does_nothing(demo: Demo) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(demo.cast.owner)
+    response = client.post(f"/runs/{demo.runs['held']}/cancel/")
+    assert response.status_code == 403
+    assert "This form was too old" in response.text
+    assert Run.objects.get(pk=demo.runs["held"]).status == "queued"

@@ -1,0 +1,114 @@
+"""A page says what is known: why a run stands still, what failed and what to do, who is on both sides of a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.test import Client
+
+from apps.accounts.models import User
+from apps.runs.models import Run, Worker
+from tests import factories
+from tests.browser.demo import Demo
+
+AsUser = Callable[[User], Client]
+
+
+def page(as_user: AsUser, demo: Demo, address: str) -> str:
+    return as_user(demo.cast.viewer).get(address).text
+
+
+def test_a_failed_step_opens_itself_with_outcome_cause_and_next_action(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, f"/runs/{demo.runs['failed']}/")
+    assert 'data-current-step="review"' in text
+    for said in ("script_error", "exit 1", "KeyError: &#x27;changed_files_list&#x27;", "Next:", "Rerun from here"):
+        assert said in text, said
+
+
+def test_a_run_that_waits_for_a_slot_says_who_holds_it(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, f"/runs/{demo.runs['held']}/")
+    assert "2 of 2 places of market-checks are taken." in text
+    assert f'held by <a class="mono" href="/runs/{demo.runs["busy"]}/">' in text
+    assert "The end of one of these runs." in text
+
+
+def test_a_rejected_call_names_both_runs(demo: Demo, as_user: AsUser) -> None:
+    for address in ("/", "/sessions/", f"/runs/{demo.runs['running']}/", f"/runs/{demo.runs['busy']}/"):
+        text = page(as_user, demo, address)
+        assert "rejected: not owner" in text, address
+        assert f"/runs/{demo.runs['running']}/" in text, address
+        assert f"/runs/{demo.runs['busy']}/" in text, address
+
+
+def test_the_contract_is_shown_and_compared(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, f"/runs/{demo.runs['good']}/steps/review/1/contract/")
+    assert "attempt.run_id" in text
+    assert str(demo.runs["good"]) in text
+
+
+def test_both_attempts_of_a_retried_step_can_be_opened(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, f"/runs/{demo.runs['retried']}/")
+    assert "attempt=1" in text
+    assert "attempt=2" in text
+
+
+def test_the_dashboard_counts_and_each_number_leads_to_its_rows(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, "/")
+    for link in (
+        "?status=running",
+        "?status=standing",
+        "?status=needs_attention",
+        "?status=failed",
+        "?verdict=refused",
+    ):
+        assert link in text, link
+    assert "different releases: 0.0.9, 0.1.0" in text
+    assert "The host lets nobody make user namespaces." in text
+    rows = page(as_user, demo, "/runs/?status=needs_attention")
+    assert rows.count("chip is-needs_attention") == 1
+
+
+def test_faults_lead_to_exactly_their_runs(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, "/runs/?workflow=payments/pr-review&step=review&outcome=script_error&period=24h")
+    assert str(demo.runs["failed"]) in text
+    assert str(demo.runs["good"]) not in text
+
+
+def test_a_team_without_anything_is_told_what_to_do(db: None, as_user: AsUser) -> None:
+    client = as_user(factories.make_team().viewer)
+    Worker.objects.all().delete()
+    for address, said in {
+        "/": "Nothing has run yet",
+        "/workflows/": "No workflows yet",
+        "/runs/": "No runs here",
+        "/deliveries/": "No deliveries here",
+        "/sessions/": "No session is open",
+    }.items():
+        assert said in client.get(address).text, address
+
+
+def test_lists_go_on_from_where_they_stopped(demo: Demo, as_user: AsUser) -> None:
+    before = Run.objects.order_by("-queued_at")[2]
+    text = page(as_user, demo, f"/runs/?before={before.pk}")
+    newer = Run.objects.order_by("-queued_at")[1]
+    older = Run.objects.order_by("-queued_at")[3]
+    assert (str(newer.pk) in text, str(before.pk) in text, str(older.pk) in text) == (False, False, True)
+
+
+def test_senseless_filters_are_left_out(demo: Demo, as_user: AsUser) -> None:
+    for query in ("?status=none", "?before=x", "?workflow=x", "?period=9y", "?status=%00"):
+        assert as_user(demo.cast.viewer).get(f"/runs/{query}").status_code == 200, query
+        assert as_user(demo.cast.viewer).get(f"/deliveries/{query}").status_code == 200, query
+
+
+def test_an_address_that_leads_nowhere_says_so(demo: Demo, as_user: AsUser) -> None:
+    client, run = as_user(demo.cast.viewer), demo.runs["good"]
+    for address in (
+        f"/runs/{run}/?step=none",
+        f"/runs/{run}/?tab=none",
+        f"/runs/{run}/steps/review/9/contract/",
+        "/t/payments/workflows/none/",
+    ):
+        response = client.get(address)
+        assert response.status_code == 404, address
+        assert "Nothing here" in response.text, address
