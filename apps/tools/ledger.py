@@ -117,7 +117,7 @@ def verify(session_id: UUID) -> Verdict:
 def export(session_id: UUID) -> Iterator[dict[str, Any]]:
     """The rows of a session in their order, as they are chained, then its seal."""
     for call in ToolCall.objects.filter(session_id=session_id).order_by("seq").iterator():
-        entry = _entry(call)
+        entry = entry_of(call)
         yield {"seq": call.seq, "previous_hmac": call.previous_hmac, **entry._asdict(), "hmac": call.hmac}
     seal = LedgerSeal.objects.filter(session_id=session_id).first()
     if seal is not None:
@@ -184,7 +184,8 @@ _INSERT = (
 )
 
 
-def _entry(call: ToolCall) -> Entry:
+def entry_of(call: ToolCall) -> Entry:
+    """What a row of the ledger says, as it was chained."""
     return Entry(
         call_id=str(call.call_id),
         session_id=str(call.session_id),
@@ -208,7 +209,7 @@ def _faults(call: ToolCall, key: bytes, place: int, previous: str) -> Iterator[s
         yield f"row {place} is missing: the next one is {call.seq}"
     if call.previous_hmac != previous:
         yield f"row {call.seq} does not follow the row before it"
-    expected = journal.row_hmac(key, call.seq, call.previous_hmac, _entry(call))
+    expected = journal.row_hmac(key, call.seq, call.previous_hmac, entry_of(call))
     if not hmac.compare_digest(expected, call.hmac):
         yield f"row {call.seq} was changed or was not written by the platform"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from apps.tools.errors import MigrationRefused, ToolFailure
 from apps.tools.workflow_db.database import Connection, make
 from apps.tools.workflow_db.guard import Mode
-from apps.tools.workflow_db.sql import statements_of
+from apps.tools.workflow_db.sql import statements_of, without_lead
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.sql")
 LARGEST = 1024 * 1024
 SECONDS = 60.0
 _DESTRUCTIVE = re.compile(
-    r"^\s*(DROP|DELETE|UPDATE|REPLACE|INSERT\s+OR\s+REPLACE|ALTER\s+TABLE\s+.+?\s+(DROP|RENAME))\b",
+    r"(DROP|DELETE|UPDATE|REPLACE|INSERT\s+OR\s+REPLACE|ALTER\s+TABLE\s+.+?\s+(DROP|RENAME))\b",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -35,7 +35,7 @@ class Migration:
 
     @property
     def is_destructive(self) -> bool:
-        return any(_DESTRUCTIVE.match(statement) for statement in statements_of(self.sql))
+        return any(_DESTRUCTIVE.match(without_lead(statement)) for statement in statements_of(self.sql))
 
 
 def apply(path: Path, migrations: Sequence[Migration], *, snapshots: Path, now: datetime) -> list[str]:

@@ -13,9 +13,14 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 def first_word(sql: str) -> str:
     """The first keyword, in capitals; empty when there is none."""
-    space = _SPACE.match(sql)
-    word = _WORD.match(sql, space.end() if space else 0)
+    word = _WORD.match(without_lead(sql))
     return word[0].upper() if word else ""
+
+
+def without_lead(sql: str) -> str:
+    """The text from its first word on: no spaces and comments before it."""
+    space = _SPACE.match(sql)
+    return sql[space.end() :] if space else sql
 
 
 def statements_of(script: str, *, name: str = "the script") -> list[str]:
