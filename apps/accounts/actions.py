@@ -93,10 +93,7 @@ def make_token(
 
     Raises TokenRefused for an unknown scope, no scope, or one that the user's role does not reach.
     """
-    role = access.role_of(user, team)
-    if not access.allowed(role, access.Permission.READ) or role is None:
-        raise TokenRefused(f"{user.username} is no active member of {team.name}. No token was made.", status=403)
-    wanted = _scopes(scopes, role)
+    role, wanted = check_token(team, user, scopes)
     secret = TOKEN_MARK + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = ApiToken.objects.create(
@@ -112,6 +109,14 @@ def make_token(
         data = {"name": name, "scopes": token.scopes, "holder": user.username}
         audit.record("token.made", token, team=team, by=by or user, data=data)
     return MadeToken(token, secret)
+
+
+def check_token(team: Team, user: User, scopes: Iterable[str]) -> tuple[Role, list[Scope]]:
+    """The role and scopes that a token of the user would have, or TokenRefused; nothing is written."""
+    role = access.role_of(user, team)
+    if role is None:
+        raise TokenRefused(f"{user.username} is no active member of {team.name}. No token was made.", status=403)
+    return role, _scopes(scopes, role)
 
 
 @transaction.atomic

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.db.models import QuerySet
-from django.forms import ModelForm
-from django.http import HttpRequest
+from django.forms import CheckboxSelectMultiple, ModelForm, MultipleChoiceField
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 from apps.accounts import actions
 from apps.accounts.admin_base import PlainAdmin, ReadOnlyAdmin
 from apps.accounts.errors import Refused
 from apps.accounts.models import ApiToken, Audit, Membership, Team, User
 from apps.accounts.roles import Role
+from apps.accounts.scopes import Scope
 
 if TYPE_CHECKING:
     _UserAdmin = UserAdmin[User]
+    _TokenForm = ModelForm[ApiToken]
 else:
     _UserAdmin = UserAdmin  # not subscriptable outside the type checker
+    _TokenForm = ModelForm
 
 
 @admin.register(User)
@@ -95,14 +99,55 @@ class MembershipAdmin(PlainAdmin):
             self.message_user(request, refused.detail, messages.ERROR)
 
 
-@admin.register(ApiToken)
-class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens can be ended here; they are made on the team's page or by `manage.py create_token`."""
+class TokenForm(_TokenForm):
+    scopes = MultipleChoiceField(
+        choices=[(scope.value, scope.value) for scope in Scope],
+        widget=CheckboxSelectMultiple,
+        help_text="What it may be used for; none reaches further than the holder's role.",
+    )
 
+    class Meta:
+        model = ApiToken
+        fields = ["team", "user", "name", "scopes", "expires_at"]
+
+    def clean(self) -> dict[str, Any] | None:
+        """Refuse here what the action would refuse, where the form can still be mended."""
+        cleaned: dict[str, Any] | None = super().clean()
+        if not self.errors:
+            try:
+                actions.check_token(self.cleaned_data["team"], self.cleaned_data["user"], self.cleaned_data["scopes"])
+            except Refused as refused:
+                self.add_error("scopes", refused.detail)
+        return cleaned
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(PlainAdmin):
+    """Tokens are made and ended here, never changed; a new one is shown in the answer to its making, once."""
+
+    form = TokenForm
     list_display = ["name", "prefix", "team", "user", "role", "scopes", "last_used_at", "expires_at", "revoked_at"]
     list_filter = ["team"]
-    exclude = ["token_sha256"]
+    raw_id_fields = ["user"]
     actions = ["revoke"]
+
+    def save_model(self, request: HttpRequest, obj: ApiToken, form: ModelForm[ApiToken], change: bool) -> None:
+        given = form.cleaned_data
+        made = actions.make_token(
+            given["team"],
+            given["user"],
+            name=given["name"],
+            scopes=given["scopes"],
+            expires_at=given["expires_at"],
+            by=_who(request),
+        )
+        obj.pk = made.token.pk
+        request.made_token = made.secret  # type: ignore[attr-defined]
+
+    def response_add(self, request: HttpRequest, obj: ApiToken, post_url_continue: str | None = None) -> HttpResponse:
+        secret: str = request.made_token  # type: ignore[attr-defined]
+        context = {**self.admin_site.each_context(request), "token": obj, "secret": secret}
+        return TemplateResponse(request, "admin/accounts/apitoken/made.html", context)
 
     @admin.action(description="Revoke the chosen tokens", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
@@ -111,6 +156,12 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.is_superuser
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
 
 
 @admin.register(Audit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from allauth.mfa.models import Authenticator
 from django.contrib import admin
@@ -10,6 +12,7 @@ from django.urls import reverse
 
 from apps.accounts import access
 from apps.accounts import actions as accounts
+from apps.accounts.api_base import caller_of
 from apps.accounts.models import ApiToken, Membership, Team, User
 from apps.accounts.roles import Role
 from apps.workflows import actions
@@ -116,6 +119,25 @@ def test_a_person_made_there_must_choose_an_own_password_and_is_never_deleted(cl
     made = User.objects.get(username="newcomer")
     assert made.must_change_password
     assert client.post(url(User, "delete", made.pk), {"post": "yes"}).status_code == 403
+
+
+def test_a_token_made_there_is_shown_once_and_works(client):
+    cast = make_team()
+    fields = {"team": str(cast.team.pk), "user": cast.editor.pk, "name": "ci", "scopes": ["read", "build"]}
+    answer = client.post(url(ApiToken, "add"), fields)
+    (secret,) = set(re.findall(r"pat_[\w-]{30,}", answer.content.decode()))
+    caller = caller_of(secret)
+    assert caller is not None
+    assert (caller.user, caller.scopes) == (cast.editor, {"read", "build"})
+    assert answer["Cache-Control"].find("no-store") >= 0
+    assert secret not in client.get(url(ApiToken)).content.decode()
+
+
+def test_a_token_beyond_its_holder_is_refused_in_the_form(client):
+    cast = make_team()
+    fields = {"team": str(cast.team.pk), "user": cast.viewer.pk, "name": "ci", "scopes": ["admin"]}
+    assert "needs the role owner" in client.post(url(ApiToken, "add"), fields).content.decode()
+    assert not ApiToken.objects.exists()
 
 
 def test_tokens_are_revoked_there(client):

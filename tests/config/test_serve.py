@@ -123,17 +123,20 @@ def test_a_connection_that_is_kept_serves_another_request(port):
             time.sleep(0.6)
 
 
+def handshake(port: int, origin: str) -> bytes:
+    """The first line that the server answers to a socket's opening from a page of this origin."""
+    told = f"Origin: {origin}\r\n" if origin else ""
+    head = (
+        f"GET /ws/live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{told}"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    return talk(port, head.encode(), wait=5).split(b"\r\n")[0]
+
+
 def test_a_socket_without_or_with_a_foreign_origin_is_refused(port):
-    for origin in (
-        "",
-        "Origin: http://evil.example\r\n",
-        "Origin: null\r\n",
-        f"Origin: http://127.0.0.1:{port + 1}\r\n",
-    ):
-        answer = talk(
-            port,
-            b"GET /ws/live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            + origin.encode()
-            + b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        )
-        assert answer.startswith(b"HTTP/1.1 403"), (origin, answer)
+    for origin in ("", "http://evil.example", "null", f"http://127.0.0.1:{port + 1}", f"https://127.0.0.1:{port}"):
+        assert handshake(port, origin).startswith(b"HTTP/1.1 403"), origin
+
+
+def test_a_socket_of_our_own_pages_is_opened(port):
+    assert handshake(port, f"http://127.0.0.1:{port}").startswith(b"HTTP/1.1 101")
