@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -40,7 +41,9 @@ def leads_outside(root: int, relative: str) -> bool:
             return error.errno == errno.EXDEV
         return False
     base = os.path.realpath(f"/proc/self/fd/{root}")
-    return os.path.commonpath([base, os.path.realpath(os.path.join(base, relative))]) != base
+    with contextlib.suppress(OSError):  # it was changed meanwhile
+        return os.path.commonpath([base, os.path.realpath(os.path.join(base, relative))]) != base
+    return False
 
 
 @cache
