@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.product import Product
-from tests.webhooks.senders import payload, signature
+from tests.webhooks.wire import payload, signature
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.sandbox, pytest.mark.timeout(420)]
 

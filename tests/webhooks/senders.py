@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import itertools
 import json
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from django.http import HttpResponse
@@ -17,28 +14,11 @@ from django.test import Client
 from apps.webhooks import actions
 from apps.webhooks.models import Delivery, Trigger
 from tests.factories import Cast, document, make_team, make_workflow
+from tests.webhooks.wire import BODIES, SECRET, event_of, payload, signature
 
-PAYLOADS = Path(__file__).parent / "payloads"
-BODIES = sorted(path.name for path in PAYLOADS.glob("github__*.json"))
-SECRET = "a secret that both sides know"
+__all__ = ["BODIES", "SECRET", "Bearer", "GitHub", "event_of", "make_hook", "only_delivery", "payload", "signature"]
 
 _numbers = itertools.count(1)
-
-
-def payload(name: str = "github__pull_request_opened.json") -> bytes:
-    return (PAYLOADS / name).read_bytes()
-
-
-def event_of(name: str) -> str:
-    """The event of a payload file: `github__pull_request_opened.json` is of `pull_request`."""
-    stem = name.removeprefix("github__").removesuffix(".json")
-    known = ("check_run", "issue_comment", "issues", "ping", "pull_request", "push", "workflow_run")
-    return next(event for event in known if stem == event or stem.startswith(f"{event}_"))
-
-
-def signature(body: bytes, secret: str = SECRET) -> str:
-    """Computed here and not by the product, so that both must agree with GitHub's own definition."""
-    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
 @dataclass
