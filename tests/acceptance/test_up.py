@@ -1,0 +1,150 @@
+"""`manage.py up`: starts whole, ends whole, refuses before it changes anything, and seeds nothing unasked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.product import ROOT, Product
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.sandbox]
+
+COUNT = """
+from apps.accounts.models import Team, User
+from apps.runs.models import Run
+answer({"teams": Team.objects.count(), "users": User.objects.count(),
+        "runs": list(Run.objects.values_list("status", flat=True))})
+"""
+RUN_HELLO = """
+import pathlib, tempfile
+from apps.accounts import actions as accounts
+from apps.accounts.models import User
+from apps.runs import actions
+from apps.workflows import actions as workflows
+by = User.objects.create_user("somebody")
+team = accounts.create_team(slug="team", name="Team", owner=by)
+document = {"schema_version": 1, "code_layout_version": 1, "contract_version": "1.0.44", "slug": "hello",
+            "title": "Hello", "plan": {"steps": [{"id": "hello", "kind": "scripted"}]}}
+with tempfile.TemporaryDirectory() as folder:
+    pathlib.Path(folder, "workflow.json").write_text(json.dumps(document))
+    pathlib.Path(folder, "code/hello").mkdir(parents=True)
+    pathlib.Path(folder, "code/hello/main.py").write_text(given["source"])
+    workflow = workflows.import_workflow(team, by, pathlib.Path(folder))
+run = actions.start_run(workflow=workflow, entry_path="manual", initiated_by="a test")
+answer(str(run.pk))
+"""
+STATUS = """
+from apps.runs.models import Run
+from apps.runs import reading
+run = Run.objects.get(pk=given["run"])
+answer([run.status, run.reason or reading.why_not_running(run).text, run.steps.get().attempts.count()])
+"""
+
+
+def up(data: Path, port: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    """One `up` that is expected to end by itself."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PULSE_", "DJANGO_"))}
+    return subprocess.run(
+        [sys.executable, "manage.py", "up"],
+        cwd=ROOT,
+        env={**inherited, "PULSE_DATA": str(data), "PULSE_PORT": str(port), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_first_start_does_the_main_job_and_the_second_keeps_it() -> None:
+    with Product("--demo") as product:
+        product.until(lambda: "Pulse goes on serving" in product.log.read_text(), 90)
+        told = product.log.read_text()
+        assert re.search(r"Sign in as admin with the password \S{12,} ", told)
+        assert "The run is succeeded" in told
+        assert f"{product.url}/runs/" in told
+        assert product.ask(COUNT) == {"teams": 1, "users": 1, "runs": ["succeeded"]}
+        assert product.stop() == 0
+        assert product.processes() == [], "Ctrl-C ends every process"
+
+        product.start()
+        product.until(lambda: product.log.read_text().count("Dashboard:") == 2, 60)
+        assert product.ask(COUNT) == {"teams": 1, "users": 1, "runs": ["succeeded"]}
+        assert product.log.read_text().count("Sign in as") == 1
+
+
+def test_without_demo_nothing_is_seeded_and_a_second_up_on_the_same_data_is_refused() -> None:
+    with Product() as product:
+        assert product.ask(COUNT) == {"teams": 0, "users": 0, "runs": []}
+        before = (product.data / "up.lock").read_text()
+        refused = up(product.data, product.port + 1 if product.port < 65535 else product.port - 1)
+        assert refused.returncode == 1
+        assert "is in use by pid" in refused.stderr
+        assert "PULSE_DATA" in refused.stderr
+        assert (product.data / "up.lock").read_text() == before
+        assert product.answers()
+
+
+def test_a_taken_port_is_refused_before_anything_is_laid_out() -> None:
+    data = Path(tempfile.mkdtemp(prefix="pulse-product-")) / "data"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        refused = up(data, other.getsockname()[1])
+    assert refused.returncode == 1
+    assert "PULSE_PORT" in refused.stderr
+    made = {path.name for path in data.rglob("*")} if data.exists() else set()
+    assert made <= {"secrets", "django.key", "database"}, "only what settings need to be read at all: no tables"
+    shutil.rmtree(data.parent)
+
+
+def test_a_host_that_cannot_confine_steps_serves_pages_runs_nothing_and_says_why() -> None:
+    with Product(PULSE_BWRAP="/nowhere/bwrap") as product:
+        run = product.ask(RUN_HELLO, source="print('must not run')")
+        product.until(lambda: "cannot confine steps" in product.log.read_text())
+        product.until(lambda: "bubblewrap was not found" in product.ask(STATUS, run=run)[1])
+        status, _, attempts = product.ask(STATUS, run=run)
+        assert (status, attempts) == ("queued", 0)
+        assert product.processes("cluster") == []
+        assert product.answers()
+        assert product.stop() == 3
+        assert product.processes() == []
+
+
+SLOW = """
+import pathlib, time
+ran = pathlib.Path("ran.txt")
+ran.write_text((ran.read_text() if ran.exists() else "") + "x")
+time.sleep(600)
+"""
+
+
+def test_killed_processes_come_back_and_a_step_cut_by_it_asks_a_person_within_30_seconds() -> None:
+    with Product() as product:
+        run = product.ask(RUN_HELLO, source=SLOW)
+        ran = product.until(lambda: next(product.data.rglob("ran.txt"), None))
+        assert product.kill("web") == 1
+        assert product.kill("cluster") > 0
+        product.until(lambda: product.ask(STATUS, run=run)[0] == "needs_attention", 30)
+        product.until(product.answers)
+        product.until(lambda: product.processes("cluster"))
+        assert ran.read_text() == "x", "nothing was run twice"
+        assert product.ask(STATUS, run=run)[2] == 1
+
+
+def test_up_killed_outright_takes_everything_with_it() -> None:
+    with Product(PULSE_DRAIN_S="1") as product:
+        product.ask(RUN_HELLO, source=SLOW)
+        product.until(lambda: next(product.data.rglob("ran.txt"), None))
+        assert product._process is not None
+        product._process.kill()
+        product._process.wait()
+        product.until(lambda: not product.processes(), 60)
+        product.start()
+        assert product.answers()
