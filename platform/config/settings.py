@@ -52,7 +52,14 @@ if not HTTPS and not _loopback and not PULSE_INSECURE_HTTP:
     )
 
 # --- Keys -------------------------------------------------------------------------------------------------
-SECRET_KEY = env.text("PULSE_SECRET_KEY") or keyfiles.read_or_make(PULSE_DATA / "secrets" / "django.key")
+try:
+    (PULSE_DATA / "database").mkdir(mode=0o700, parents=True, exist_ok=True)
+    SECRET_KEY = env.text("PULSE_SECRET_KEY") or keyfiles.read_or_make(PULSE_DATA / "secrets" / "django.key")
+except OSError as _wrong:
+    raise ImproperlyConfigured(
+        f"The data folder {PULSE_DATA} cannot be used: {_wrong.strerror} ({_wrong.filename}). Nothing was started."
+        " Start as the user it belongs to, or set PULSE_DATA to a folder of your own."
+    ) from None
 if len(SECRET_KEY) < 50:
     raise ImproperlyConfigured("PULSE_SECRET_KEY must have at least 50 characters. Nothing was started.")
 
@@ -127,14 +134,12 @@ if DATABASE_URL:
     DATABASES = {"default": {**env.postgresql(DATABASE_URL), "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}}
 else:
     # The file and its companions lie in a folder of their own that the runner uid cannot enter.
-    _folder = PULSE_DATA / "database"
-    _folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # synchronous=NORMAL may lose the last moment to a power cut, never to a crash; apps.durable lifts it where it
     # must not.
     DATABASES = {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
-            "NAME": _folder / "pulse.sqlite3",
+            "NAME": PULSE_DATA / "database" / "pulse.sqlite3",
             "CONN_MAX_AGE": None,
             "OPTIONS": {
                 "transaction_mode": "IMMEDIATE",

@@ -95,6 +95,14 @@ def test_it_refuses_to_start_with_settings_that_do_not_hold(tmp_path, values, sa
     assert "Nothing was started" in done.stderr or "SQLite" in done.stderr
 
 
+def test_a_data_folder_that_cannot_be_used_is_said_in_a_sentence(tmp_path):
+    (tmp_path / "data").write_text("a file where the folder should be")
+    done = manage(tmp_path, "check")
+    assert done.returncode != 0
+    assert "cannot be used" in done.stderr
+    assert "Traceback" not in done.stderr.split("ImproperlyConfigured")[-1]
+
+
 def test_plain_http_elsewhere_needs_a_word_that_is_said_on_every_page(tmp_path):
     found = settings_of(
         tmp_path, ["PULSE_INSECURE_HTTP"], PULSE_BASE_URL="http://10.1.2.3:8000", PULSE_INSECURE_HTTP="1"
