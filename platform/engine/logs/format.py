@@ -23,7 +23,7 @@ SIZE = RECORD.size
 
 
 class Stream(IntEnum):
-    """Whose bytes they are. `PLATFORM` marks lines that the platform itself wrote."""
+    """Whose bytes they are. `PLATFORM`: no step's; the line that shows a cut is its."""
 
     OUT = 1
     ERR = 2

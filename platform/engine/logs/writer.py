@@ -78,20 +78,10 @@ class LogWriter:
         """More was produced than is kept."""
         return self._store.overflowed
 
-    @property
-    def waiting(self) -> bool:
-        """A line without its end waits to be shown."""
-        return any(source.pending for source in self._sources.values())
-
     def write(self, stream: Stream, data: bytes, ms: int) -> None:
         """Takes what came out of a stream, cut wherever it was cut."""
         self._produced += len(data)
         self._take(stream, self._sources[stream].masked.feed(data), ms)
-
-    def say(self, text: str, ms: int) -> None:
-        """A line of the platform's own."""
-        data = " ".join(text.split()).encode("utf-8", "replace") + b"\n"
-        self._store.append(data, [(len(data), Flag.NONE)], Stream.PLATFORM, ms, 1)
 
     def idle(self, ms: int) -> None:
         """Shows the lines that have waited for their end long enough."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.digests import Tree
 from engine.interpreters import Environment
+from engine.logs.masking import SHORTEST
 from engine.preflight import layout
 from engine.preflight.finding import Finding
 from engine.preflight.modules import Modules
@@ -73,7 +74,12 @@ def configuration(step: Step, verdict: Verdict, env: Mapping[str, str]) -> tuple
         for name in sorted(optional)
         if not env.get(name)
     ]
-    return (*missing, *empty)
+    short = [
+        Finding(where, 0, "secret_too_short", name, f"{name} has fewer than {SHORTEST} characters: logs show it.", True)
+        for name in (f"SECRET_{used.name}" for used in step.secrets)
+        if 0 < len(env.get(name, "").encode()) < SHORTEST
+    ]
+    return (*missing, *empty, *short)
 
 
 _Key = tuple[str, tuple[str, ...], tuple[str, ...], str, str, str]

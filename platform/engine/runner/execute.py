@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from datetime import UTC, datetime
 
@@ -52,7 +51,6 @@ class _Attempt:
 
     def run(self) -> Ending:
         contract, listeners = self._contract, self._listeners
-        before = _child_seconds()
         if contract.sandbox.tools_socket is not None:
             self._tools_open = True
             listeners.arm(contract.sandbox.tools_socket)
@@ -73,7 +71,7 @@ class _Attempt:
             self._watch.follow()
             self._end_tree()
             exit_ = self._sandbox.wait(KILL_TIMEOUT_S) or launch.Exit(None, None, command_ran=True, killed=True)
-            return self._judge(exit_, _child_seconds() - before, outputs)
+            return self._judge(exit_, outputs)
 
     def refused(self, reason: str, detail: str) -> Ending:
         """Nothing ran."""
@@ -109,13 +107,13 @@ class _Attempt:
             self._sandbox.kill()
             self._watch.drain()
 
-    def _judge(self, exit_: launch.Exit, cpu_s: float, outputs: Beneath) -> Ending:
+    def _judge(self, exit_: launch.Exit, outputs: Beneath) -> Ending:
         contract, watch, log, sandbox = self._contract, self._watch, self._log, self._sandbox
         assert watch is not None and log is not None and sandbox is not None  # noqa: S101, PT018
         seal = log.seal(watch.ms)
         claimed = claims.parse(watch.claims, log.marked)
         seen = verdict.Observed(
-            exit_, watch.cut_short, claimed, contract.limits, cpu_s, self._said, self._listeners.boundary_refused
+            exit_, watch.cut_short, claimed, contract.limits, self._said, self._listeners.boundary_refused
         )
         found, validation = verdict.judge(seen), None
         if found.outcome is Outcome.SUCCEEDED:
@@ -179,11 +177,6 @@ def _outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
         return collect.outputs(contract, folder)
     except FileRefused as refused:
         return (Output(refused.relative, 0, problem=refused.reason),)
-
-
-def _child_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _now() -> datetime:

@@ -30,13 +30,12 @@ _STOPS = {
 
 @dataclass(frozen=True)
 class Observed:
-    """What the platform saw. `said` is the end of the error stream, `cpu_s` the processor time of the whole tree."""
+    """What the platform saw. `said` is the end of the error stream."""
 
     exit: Exit
     cut_short: Bound | Stop | None
     claims: Claims
     limits: Limits
-    cpu_s: float
     said: Callable[[], str]
     boundary_refused: Callable[[], bool]
 
@@ -94,20 +93,23 @@ def _no_interpreter(seen: Observed) -> Verdict:
 
 def _by_signal(seen: Observed, number: int) -> Verdict:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    spent = seen.cpu_s >= seen.limits.cpu_s * 0.9
-    if number == signal.SIGXCPU or (number == signal.SIGKILL and spent):
+    if number == signal.SIGXCPU:
         detail = f"It used more than {seen.limits.cpu_s} s of processor time (limits.cpu_s)."
         return Verdict(Outcome.LIMIT_EXCEEDED, "cpu", detail)
     if number == signal.SIGXFSZ:
         detail = f"It wrote a file of more than {seen.limits.file_mb} MB (limits.file_mb)."
         return Verdict(Outcome.LIMIT_EXCEEDED, "disk", detail)
-    return Verdict(Outcome.SCRIPT_ERROR, f"signal_{number}", f"It was ended by {name}.{_memory_hint(seen, number)}")
+    return Verdict(Outcome.SCRIPT_ERROR, f"signal_{number}", f"It was ended by {name}.{_hint(seen, number)}")
 
 
-def _memory_hint(seen: Observed, number: int) -> str:
+def _hint(seen: Observed, number: int) -> str:
     if number != signal.SIGKILL:
         return ""
-    return f" Nobody here ended it: the host may have been out of memory (limits.memory_mb is {seen.limits.memory_mb})."
+    return (
+        " The platform did not end it: the host may have been out of memory"
+        f" (limits.memory_mb is {seen.limits.memory_mb}), or it ignored the signal at the end of its processor time"
+        f" (limits.cpu_s is {seen.limits.cpu_s})."
+    )
 
 
 def _exit_2(seen: Observed) -> Verdict:
