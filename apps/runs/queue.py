@@ -12,7 +12,7 @@ import logging
 import os
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -42,9 +42,37 @@ def enqueue(run_id: uuid.UUID) -> None:
         _mark(run_id)
 
 
+def enqueue_new(runs: Sequence[Run]) -> None:
+    """As `enqueue`, for runs that the caller's transaction has just made: for the queue in the database two statements."""
+    if settings.REDIS_URL:
+        for run in runs:
+            enqueue(run.pk)
+        return
+    from django_q.models import OrmQ
+
+    now = timezone.now()
+    with transaction.atomic():
+        key = _broker().list_key
+        OrmQ.objects.bulk_create(OrmQ(key=key, payload=_message(run.pk), lock=now) for run in runs)
+        Run.objects.filter(pk__in=[run.pk for run in runs]).update(enqueued_at=now)
+
+
 def depth() -> int:
     """How many messages no cluster has taken yet."""
     return int(_broker().queue_size())
+
+
+def round_trip() -> str:
+    """Sends a message through a queue that no cluster reads, and takes it back. What went wrong; empty when it came."""
+    from django_q.brokers import get_broker
+
+    broker: Any = get_broker(list_key=f"doctor-{uuid.uuid4().hex[:12]}")
+    sent = uuid.uuid4().hex
+    broker.enqueue(sent)
+    taken = broker.dequeue() or []
+    broker.delete_queue()
+    came = [payload.decode() if isinstance(payload, bytes) else payload for _, payload in taken]
+    return "" if came == [sent] else f"{len(came)} messages came back where one was sent"
 
 
 def give_back(run_id: uuid.UUID) -> None:
@@ -126,10 +154,16 @@ def _push_or_leave(run_id: uuid.UUID) -> None:
 
 
 def _push(run_id: uuid.UUID) -> None:
+    _broker().enqueue(_message(run_id))
+
+
+def _message(run_id: uuid.UUID) -> str:
     from django_q.signing import SignedPackage
 
+    harden()
     message = {"task": "advance_run", "run": str(run_id), "at": timezone.now().isoformat()}
-    _broker().enqueue(SignedPackage.dumps(message))
+    packed: str = SignedPackage.dumps(message)
+    return packed
 
 
 def _mark(run_id: uuid.UUID) -> None:

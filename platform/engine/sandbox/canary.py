@@ -67,9 +67,11 @@ def _check(tools: HostTools, data_root: Path, runtime: Path, folder: Path) -> li
         )
         declared = policy.Declared(STEP, policy.standard_grants({}), limits=LIMITS)
         argv = [str(tools.interpreter.path), "-I", "-B", f"{policy.CODE}/{STEP}/main.py", json.dumps(facts)]
-        sandbox = launch.start(policy.build(declared, host), argv=argv, env=_ENV, cwd=f"{policy.CODE}/{STEP}")
+        built = policy.build(declared, host)
+        sandbox = launch.start(built, argv=argv, env=_ENV, cwd=f"{policy.CODE}/{STEP}", frame="later")
         stack.callback(sandbox.close)
         stack.callback(sandbox.kill)
+        sandbox.release(facts["word"].encode())
         said, complaint = _read(sandbox)
         ended = sandbox.wait(5)
         return _judge(ended, said, complaint, _written(host, facts["word"]))
