@@ -5,16 +5,18 @@ from __future__ import annotations
 from apps.runs.cancelling import cancel_run
 from apps.runs.reruns import rerun
 from apps.runs.settling import Choice, settle_attention
-from apps.runs.starting import Admitted, EntryPath, StartFacts, check_start, start_run
+from apps.runs.starting import Admitted, EntryPath, Start, StartFacts, check_start, start_run, start_runs
 
 __all__ = [
     "Admitted",
     "Choice",
     "EntryPath",
+    "Start",
     "StartFacts",
     "cancel_run",
     "check_start",
     "rerun",
     "settle_attention",
     "start_run",
+    "start_runs",
 ]

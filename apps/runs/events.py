@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.db import connection, transaction
 from django.db.models import F
@@ -56,23 +57,32 @@ def record_all(run: Run | uuid.UUID, news: Sequence[News], *, fence: int | None 
         raise LeaseLost(f"Run {run_id} is no longer held under fence {fence}.")
     last, team_id = Run.objects.values_list("last_seq", "team_id").get(pk=run_id)
     at = timezone.now()
-    RunEvent.objects.bulk_create(
-        RunEvent(
-            run_id=run_id,
-            team_id=team_id,
-            seq=last - len(news) + 1 + place,
-            kind=one.kind,
-            at=at,
-            ids={name: value for name, value in one.ids.items() if value},
-            data=_bounded(one.data),
-        )
-        for place, one in enumerate(news)
-    )
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            kinds = ",".join(sorted({str(one.kind) for one in news}))
-            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{team_id} {run_id} {last} {kinds}"])
+    first = last - len(news) + 1
+    RunEvent.objects.bulk_create(_row(run_id, team_id, first + place, at, one) for place, one in enumerate(news))
+    _notify(team_id, run_id, last, news)
     return last
+
+
+def record_first(news: Sequence[tuple[Run, News]]) -> None:
+    """Writes the first event of each of these runs, in the transaction that made them: nobody else can see them yet."""
+    at = timezone.now()
+    RunEvent.objects.bulk_create(_row(run.pk, run.team_id, 1, at, one) for run, one in news)
+    Run.objects.filter(pk__in=[run.pk for run, _ in news]).update(last_seq=1)
+    for run, one in news:
+        run.last_seq = 1
+        _notify(run.team_id, run.pk, 1, [one])
+
+
+def _row(run_id: uuid.UUID, team_id: uuid.UUID, seq: int, at: datetime, one: News) -> RunEvent:
+    ids = {name: value for name, value in one.ids.items() if value}
+    return RunEvent(run_id=run_id, team_id=team_id, seq=seq, kind=one.kind, at=at, ids=ids, data=_bounded(one.data))
+
+
+def _notify(team_id: uuid.UUID, run_id: uuid.UUID, last: int, news: Sequence[News]) -> None:
+    if connection.vendor == "postgresql":
+        kinds = ",".join(sorted({str(one.kind) for one in news}))
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{team_id} {run_id} {last} {kinds}"])
 
 
 def _bounded(data: Mapping[str, object]) -> dict[str, object]:

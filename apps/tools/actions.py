@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -35,6 +35,18 @@ class Opened:
 
     session: ToolSession
     token: str | None
+
+
+@dataclass(frozen=True)
+class RunSession:
+    """The session that a run is to have."""
+
+    run_id: UUID
+    name: str
+    workflow: Workflow
+    acting_user: User
+    tools: Collection[str]
+    db_access: str
 
 
 def token_digest(token: str) -> str:
@@ -82,6 +94,32 @@ def open_session(  # noqa: PLR0913
         opened_at=now or timezone.now(),
     )
     return Opened(session, token)
+
+
+def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = None) -> list[ToolSession]:
+    """As `open_session` for runs that start together, without tokens: the same checks, once for equal ones."""
+    wanted = list(wanted)
+    for tools, db_access in {(tuple(sorted(one.tools)), one.db_access) for one in wanted}:
+        _check_grants(tools, db_access)
+    equal = {(one.workflow.pk, one.acting_user.pk, one.db_access): one for one in wanted}
+    for one in equal.values():
+        _check_rights(Kind.RUN, one.workflow, one.acting_user, one.db_access)
+    if ToolSession.objects.filter(kind=Kind.RUN, run_id__in=[one.run_id for one in wanted]).exists():
+        raise SessionRefused("A run has its session already. None was opened.", code=Code.AMBIGUOUS)
+    opened_at = now or timezone.now()
+    return ToolSession.objects.bulk_create(
+        ToolSession(
+            kind=Kind.RUN,
+            name=one.name[:120],
+            workflow=one.workflow,
+            acting_user=one.acting_user,
+            run_id=one.run_id,
+            tools=_with_receipts(one.tools),
+            db_access=one.db_access,
+            opened_at=opened_at,
+        )
+        for one in wanted
+    )
 
 
 def end_session(session_id: UUID, reason: str, *, now: datetime | None = None) -> bool:
