@@ -43,7 +43,7 @@ def enqueue(run_id: uuid.UUID) -> None:
 
 
 def enqueue_new(runs: Sequence[Run]) -> None:
-    """As `enqueue`, for runs that the caller's transaction has just made: two statements, if the queue is the database."""
+    """As `enqueue`, for runs that this transaction has just made: two statements for a queue in a database."""
     if settings.REDIS_URL:
         for run in runs:
             enqueue(run.pk)
