@@ -45,7 +45,7 @@
 
   // A fragment polls only while no socket brings it (live.js says so on the body).
   document.body.addEventListener("htmx:beforeRequest", (event) => {
-    const polls = event.detail.elt.matches("[data-fragment]");
+    const polls = event.detail.elt.matches("[data-fragment]") && !event.detail.requestConfig.triggeringEvent;
     if (polls && (document.body.dataset.live === "live" || document.hidden)) event.preventDefault();
   });
 
