@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from ninja import Router, Schema
+from ninja import Router, Schema, Status
 from pydantic import ConfigDict, Field
 
 from apps.accounts import api_base
@@ -113,7 +113,7 @@ def call_tool(request: HttpRequest, tool: str) -> HttpResponse:
 
 
 @router.post("/sessions", response={201: SessionMade}, summary="Open a session")
-def open_session(request: HttpRequest, body: SessionIn) -> tuple[int, dict[str, Any]]:
+def open_session(request: HttpRequest, body: SessionIn) -> Status[dict[str, Any]]:
     """A chat or api session on a workflow, with its own allow list. Its token is in this answer and nowhere else."""
     db_access = _db_access(body.tools)
     caller = api_base.require(request, actions.required_permission(body.kind, db_access))
@@ -127,7 +127,7 @@ def open_session(request: HttpRequest, body: SessionIn) -> tuple[int, dict[str, 
             tools=body.tools,
             db_access=db_access,
         )
-    return 201, _shown(opened.session) | {"token": opened.token}
+    return Status(201, _shown(opened.session) | {"token": opened.token})
 
 
 @router.get("/sessions", response=Page[SessionOut], summary="List sessions")
@@ -148,7 +148,7 @@ def read_session(request: HttpRequest, session_id: UUID) -> dict[str, Any]:
 
 
 @router.delete("/sessions/{session_id}", response={204: None}, summary="End a session")
-def end_session(request: HttpRequest, session_id: UUID) -> tuple[int, None]:
+def end_session(request: HttpRequest, session_id: UUID) -> Status[None]:
     """End a session of a client, one's own or, for an editor, anyone's. A run's sessions end with the run."""
     caller = api_base.require(request, Permission.RUN)
     session = _session(caller, session_id)
@@ -158,7 +158,7 @@ def end_session(request: HttpRequest, session_id: UUID) -> tuple[int, None]:
         raise Forbidden("This session is someone else's. Nothing was done.")
     with transaction.atomic():
         actions.end_session(session.pk, f"ended by {caller.user.get_username()}")
-    return 204, None
+    return Status(204, None)
 
 
 def _bearer(request: HttpRequest) -> str | None:

@@ -74,6 +74,7 @@ class ToolEndpoint:
             raise SessionRefused("The token is not this session's. The socket was not armed.", code=Code.NOT_OWNER)
         self._raise_fence(session)
         self._journal = ledger.open_journal(session)
+        self._importing = ledger.Import(self.session_id, self._journal)
         self._shared = Shared(self.session_id, self._journal, self._fence, self._max_calls)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
@@ -101,7 +102,7 @@ class ToolEndpoint:
         for thread in [self._thread, *serving.values()]:
             if thread is not None:
                 thread.join(JOIN_S)
-        ledger.Import(self.session_id, self._journal).run()
+        self._importing.run()
         self._journal.close()
         self.state = State.CLOSED
 
@@ -137,13 +138,12 @@ class ToolEndpoint:
         listener = self._listener
         assert listener is not None  # noqa: S101 - set before the thread starts
         listener.settimeout(IMPORT_EVERY_S)
-        importing = ledger.Import(self.session_id, self._journal)
         try:
             while self.state in (State.ARMED, State.OPEN):
                 try:
                     accepted, _ = listener.accept()
                 except TimeoutError:
-                    _quietly(importing)
+                    _quietly(self._importing)
                     continue
                 except OSError:
                     return

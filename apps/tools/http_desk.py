@@ -36,7 +36,7 @@ class HttpDesk:
 
     def earlier(self, session_id: UUID, call_id: UUID) -> Answer | None:
         row = (
-            ToolCall.objects.filter(session_id=session_id, call_id=call_id)
+            ToolCall.objects.filter(session_id=session_id, call_id=call_id, verdict="allowed")
             .exclude(error_code__in=["busy", "unavailable"])
             .order_by("seq")
             .values_list("argument_digest", flat=True)
@@ -51,8 +51,7 @@ class HttpDesk:
         session = ToolSession.objects.select_related("workflow").get(pk=session_id)
         opened = ledger.open_journal(session)
         try:
-            opened.append(entry)
-            ledger.Import(session_id, opened).run()
+            ledger.import_row(session_id, opened, opened.append(entry))
         finally:
             opened.close()
 

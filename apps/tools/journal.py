@@ -132,6 +132,16 @@ class Journal:
                 if fields[0] != SEAL:
                     yield _row(fields), offset
 
+    def last_seq(self) -> int:
+        """The number of the last row there is, whoever wrote it; 0 when there is none."""
+        with self.exclusive():
+            self._catch_up()
+            return self._seq
+
+    def size(self) -> int:
+        """Bytes of whole lines, as of the last look."""
+        return self._end
+
     def close(self) -> None:
         """Let go of the file. A thread that still wants to append is refused before it touches a descriptor."""
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,10 +65,16 @@ class Import:
         self._session_id = session_id
         self._journal = opened
         self._offset = 0
+        self._lock = threading.Lock()
 
     def run(self) -> int:
         """Import what is new, in batches of one short transaction each; returns how many rows."""
-        if not self._journal.path.exists():
+        with self._lock:
+            return self._run()
+
+    def _run(self) -> int:
+        if self._offset == 0 and _last_seq(self._session_id) == self._journal.last_seq():
+            self._offset = self._journal.size()
             return 0
         imported = 0
         batch: list[Row] = []
@@ -82,6 +89,14 @@ class Import:
             imported += _store(self._session_id, batch)
             self._offset = end
         return imported
+
+
+def import_row(session_id: UUID, opened: Journal, row: Row) -> None:
+    """Import one row that was just appended, and those before it that nobody has imported yet."""
+    if _last_seq(session_id) == row.seq - 1:
+        _store(session_id, [row])
+    else:
+        Import(session_id, opened).run()
 
 
 def store_seal(session: ToolSession, seal: journal.Seal) -> None:
@@ -141,6 +156,10 @@ def _store(session_id: UUID, rows: list[Row]) -> int:
         for announce in on_imported:
             announce(session_id, new)
     return len(new)
+
+
+def _last_seq(session_id: UUID) -> int:
+    return ToolCall.objects.filter(session_id=session_id).order_by("-seq").values_list("seq", flat=True).first() or 0
 
 
 def _stored(row: Row) -> tuple[Any, ...]:
