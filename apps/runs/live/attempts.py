@@ -23,6 +23,8 @@ def seal(topic: LogTopic) -> dict[str, Any] | None:
 
 
 def _attempt(topic: LogTopic) -> Attempt:
+    if "\0" in topic.step_id:  # PostgreSQL would refuse the query
+        raise TopicRefused
     found = (
         Attempt.objects.select_related("step_run__run__workflow")
         .filter(step_run__run_id=topic.run_id, step_run__step_id=topic.step_id, number=topic.attempt)

@@ -4,46 +4,73 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
+from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
 from apps.runs.live import frames, logs, replay, tailer
 from apps.runs.live.hub import HUB
+from apps.runs.live.outbox import Outbox
 from apps.runs.live.topics import Topic, TopicRefused, parse
 
+logger = logging.getLogger(__name__)
+FAULT = 1011
+TRY_AGAIN = 1013
 SIGNED_OUT = 4401
 TOO_MUCH = 4408
-PING_S = 10.0
+PING_S = 5.0
 SILENT_S = 35.0  # a page that answered no ping for so long is gone
 RECHECK_S = 30.0  # session, membership and access are looked at again
-WINDOW = 200  # frames a page may be behind with its receipts before it is sent no more
-BACKLOG = 1_000  # frames kept for a slow page; beyond that it is caught up from the rows later
 TOPICS = 12
-MESSAGE_BYTES = 4_096
+MESSAGE_CHARS = 4_096
 
 # Channels' own helper shares one thread among all consumers; a slow query of one page would hold up every other.
 READER_THREADS = 4
 READERS = ThreadPoolExecutor(max_workers=READER_THREADS, thread_name_prefix="live-reader")
 
 
+@dataclass
+class Watch:
+    """How far the page got with a topic: its rows are read until it is `live`, then what is offered is taken."""
+
+    topic: Topic
+    mark: int  # up to here frames were queued
+    sent: int  # up to here they were sent
+    live: bool = False
+    missed: bool = False  # something was offered while the rows were read
+
+
 class LiveConsumer(AsyncWebsocketConsumer):
     """Frames go out in order through one queue. A page acknowledges them, so a slow one costs bounded memory."""
 
-    async def connect(self) -> None:
-        self._queue: deque[frames.Frame] = deque()
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self._watches: dict[str, Watch] = {}
+        self._outbox = Outbox()
         self._wake = asyncio.Event()
-        self._topics: dict[Topic, int | None] = {}  # the mark sent last; None while its replay is under way
-        self._held: dict[Topic, list[Sequence[frames.Frame]]] = {}
-        self._behind: set[Topic] = set()
-        self._sent = self._acknowledged = 0
         self._heard = time.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # Not in disconnect(): a fault, or a server that ends us, comes past it.
+            for task in self._tasks:
+                task.cancel()
+            for name in list(self._watches):
+                self._forget(name)
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        # Without Channels' own, which before each message looks for old connections in a thread that we do not use.
+        await getattr(self, get_handler_name(message))(message)
+
+    async def connect(self) -> None:
         await self.accept()
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
@@ -53,32 +80,22 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._user = user
         tailer.ensure_started()
         logs.ensure_started()
-        self._tasks = [asyncio.create_task(self._send_frames()), asyncio.create_task(self._watch_over())]
-
-    async def disconnect(self, code: int) -> None:
-        for task in self._tasks:
-            task.cancel()
-        for topic in list(self._topics):
-            HUB.leave(topic, self)
+        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._send_frames(), self._watch_over())]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if not self._tasks:  # refused already
+            return
         self._heard = time.monotonic()
-        if text_data is None or len(text_data) > MESSAGE_BYTES:
+        message = _read(text_data)
+        if message is None:
             await self.close(TOO_MUCH)
-            return
-        try:
-            message = json.loads(text_data)
-            kind = message["type"]
-        except (ValueError, TypeError, KeyError):
-            await self.close(TOO_MUCH)
-            return
-        if kind == "ack" and isinstance(message.get("n"), int):
-            self._acknowledged = min(message["n"], self._sent)
+        elif message["type"] == "ack" and isinstance(message.get("n"), int):
+            self._outbox.acknowledge(message["n"])
             self._wake.set()
-        elif kind == "subscribe":
-            await self._subscribe(message)
-        elif kind == "unsubscribe":
-            self._unsubscribe(str(message.get("topic")))
+        elif message["type"] == "subscribe":
+            await self._guarded(self._subscribe(message))
+        elif message["type"] == "unsubscribe":
+            self._forget(str(message.get("topic")))
 
     # --- topics
 
@@ -87,87 +104,77 @@ class LiveConsumer(AsyncWebsocketConsumer):
         after = after if isinstance(after, int) and after >= 0 else 0
         try:
             topic = parse(name)
-            if len(self._topics) >= TOPICS and topic not in self._topics:
+            if len(self._watches) >= TOPICS and name not in self._watches:
                 raise TopicRefused
-            await self._in_thread(replay.check, self._user, topic)
+            latest = await _in_thread(replay.admit, self._user, topic)
         except TopicRefused as refusal:
             self._put(frames.refused(name, str(refusal.__doc__)))
             return
-        await self._replay(topic, after)
+        mark = min(after, latest)
+        self._watches[name] = Watch(topic, mark, mark)
+        HUB.join(topic, self, latest)
+        self._wake.set()
 
-    def _unsubscribe(self, name: str) -> None:
-        for topic in [topic for topic in self._topics if str(topic) == name]:
-            HUB.leave(topic, self)
-            self._topics.pop(topic, None)
-            self._held.pop(topic, None)
+    def _forget(self, name: str) -> None:
+        watch = self._watches.pop(name, None)
+        if watch is not None:
+            HUB.leave(watch.topic, self)
 
-    async def _replay(self, topic: Topic, after: int) -> None:
-        """Reads what the page lacks, then joins; what was published between the two is read once more.
-
-        Live batches that arrive meanwhile are held back, so that the page gets everything in order.
-        """
-        self._topics[topic], self._held[topic] = None, []
-        batch, mark = await self._in_thread(replay.since, topic, after)
-        if HUB.join(topic, self, mark) > mark:
-            rest, mark = await self._in_thread(replay.since, topic, mark)
-            batch = [*batch, *rest]
-        if topic not in self._topics:  # the page left it meanwhile
-            HUB.leave(topic, self)
-            return
-        self._topics[topic] = mark
-        for frame in batch:
+    async def _catch_up(self, watch: Watch) -> None:
+        """Queues a piece of what the page lacks. Live once a piece is the last and nothing was offered meanwhile."""
+        watch.missed = False
+        piece = await _in_thread(replay.since, watch.topic, watch.mark)
+        watch.mark = piece.mark
+        watch.live = piece.last and not watch.missed
+        for frame in piece.frames if self._watches.get(str(watch.topic)) is watch else []:
             self._put(frame)
-        for held in self._held.pop(topic):
-            self._put_newer(topic, held)
 
     def offer(self, topic: Topic, batch: Sequence[frames.Frame]) -> None:
         """Called by the hub, on this event loop."""
-        if topic not in self._topics or topic in self._behind:
+        watch = self._watches.get(str(topic))
+        if watch is None:
             return
-        if self._topics[topic] is None:
-            self._held[topic].append(batch)
+        if not watch.live:
+            watch.missed = True
             return
-        self._put_newer(topic, batch)
-        if len(self._queue) > BACKLOG:
-            self._fall_behind()
-
-    def _put_newer(self, topic: Topic, batch: Sequence[frames.Frame]) -> None:
-        mark, new = self._topics[topic], batch[-1].mark
-        if new is not None:
-            if mark is not None and new <= mark:
-                return
-            self._topics[topic] = new
+        mark = batch[-1].mark
+        if mark is not None and mark <= watch.mark:
+            return
         for frame in batch:
-            self._put(frame)
+            if frame.seq is None or frame.seq > watch.mark:  # a batch may begin before where this page joined
+                self._put(frame)
+        watch.mark = watch.mark if mark is None else mark
+        if self._outbox.overflows:
+            self._fall_behind()
 
     def _fall_behind(self) -> None:
         """Drops what waits for a slow page; it is caught up from the rows once it has taken what was sent."""
-        self._behind |= set(self._topics)
-        self._queue.clear()
+        self._outbox.clear()
+        for watch in self._watches.values():
+            watch.mark, watch.live = watch.sent, False
 
     # --- sending
 
     def _put(self, frame: frames.Frame) -> None:
-        self._queue.append(frame)
+        self._outbox.put(frame)
         self._wake.set()
 
     async def _send_frames(self) -> None:
-        delivered: dict[str, int] = {}
         while True:
-            if not self._queue and self._behind and self._sent - self._acknowledged <= WINDOW // 2:
-                behind, self._behind = self._behind, set()
-                for topic in behind:
-                    if topic in self._topics:
-                        await self._replay(topic, delivered.get(str(topic), 0))
-            if not self._queue or self._sent - self._acknowledged >= WINDOW:
+            if self._outbox.has_room and self._outbox.waiting:
+                await self._send_one()
+            elif self._outbox.has_room and (behind := [one for one in self._watches.values() if not one.live]):
+                await self._catch_up(behind[0])
+            else:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            frame = self._queue.popleft()
-            self._sent += 1
-            await self.send(text_data=frame.text)
-            if frame.mark is not None:
-                delivered[frame.topic] = frame.mark
+
+    async def _send_one(self) -> None:
+        frame = self._outbox.take()
+        await self.send(text_data=frame.text)
+        watch = self._watches.get(frame.topic)
+        if watch is not None and frame.mark is not None:
+            watch.sent = max(watch.sent, frame.mark)
 
     async def _watch_over(self) -> None:
         checked = time.monotonic()
@@ -179,19 +186,41 @@ class LiveConsumer(AsyncWebsocketConsumer):
             self._put(frames.ping(timezone.now().isoformat()))
             if time.monotonic() - checked >= RECHECK_S:
                 checked = time.monotonic()
-                if not await self._in_thread(replay.still_signed_in, self.scope["session"], self._user):
+                if not await _in_thread(replay.still_signed_in, self.scope["session"], self._user):
                     await self.close(SIGNED_OUT)
                     return
                 await self._recheck_topics()
 
     async def _recheck_topics(self) -> None:
-        for topic in list(self._topics):
+        for name, watch in list(self._watches.items()):
             try:
-                await self._in_thread(replay.check, self._user, topic)
+                await _in_thread(replay.admit, self._user, watch.topic)
             except TopicRefused as refusal:
-                self._unsubscribe(str(topic))
-                self._put(frames.refused(str(topic), str(refusal.__doc__)))
+                self._forget(name)
+                self._put(frames.refused(name, str(refusal.__doc__)))
 
-    @staticmethod
-    async def _in_thread(function: Any, *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(READERS, function, *arguments)
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        """Closes the socket when its work fails: a page takes a new one, but never sits before a dead one."""
+        try:
+            await work
+        except (DatabaseError, InterfaceError):
+            logger.warning("A page's socket lost the database and is closed.", exc_info=True)
+            await self.close(TRY_AGAIN)
+        except Exception:
+            logger.exception("A page's socket met a fault of ours and is closed.")
+            await self.close(FAULT)
+
+
+def _read(text: str | None) -> dict[str, Any] | None:
+    """The message, or None for what no page of ours sends."""
+    if text is None or len(text) > MESSAGE_CHARS:
+        return None
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) and "type" in message else None
+
+
+async def _in_thread(function: Any, *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(READERS, function, *arguments)

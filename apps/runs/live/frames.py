@@ -14,24 +14,39 @@ TEXT_SHOWN = 4_000  # characters of one log line that travel; the whole line is 
 
 @dataclass(frozen=True)
 class Frame:
-    """One message. `mark` is where the topic stands once the page has it: it resumes from there."""
+    """One message. `mark` is where the topic stands once the page has it: it resumes from there.
+
+    `seq` is the number of the one event it carries: a page that has it already is not sent it again. A `lasting`
+    frame is kept for a slow page, whatever else is dropped.
+    """
 
     topic: str
     text: str
     mark: int | None = None
+    seq: int | None = None
+    lasting: bool = False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Frames that bring a page to `mark`. When it is not the `last` one, more is there already."""
+
+    frames: list[Frame]
+    mark: int
+    last: bool = True
 
 
 def event(topic: str, row: RunEvent) -> Frame:
     body = {"seq": row.seq, "kind": row.kind, "at": row.at.isoformat(), "ids": row.ids, "data": row.data}
-    return _frame(topic, "event", **body)
+    return Frame(topic, _text("event", topic=topic, **body), seq=row.seq)
 
 
 def fragment(topic: str, name: str, html: str) -> Frame:
     return _frame(topic, "fragment", name=name, html=html)
 
 
-def caught_up(topic: str, seq: int) -> Frame:
-    return Frame(topic, _text("caught_up", topic=topic, seq=seq), mark=seq)
+def caught_up(topic: str, seq: int, *, more: bool = False) -> Frame:
+    return Frame(topic, _text("caught_up", topic=topic, seq=seq, more=more), mark=seq)
 
 
 def stale(topic: str, names: Iterable[str]) -> Frame:
@@ -39,7 +54,7 @@ def stale(topic: str, names: Iterable[str]) -> Frame:
 
 
 def refused(topic: str, reason: str) -> Frame:
-    return _frame(topic, "refused", reason=reason)
+    return Frame(topic, _text("refused", topic=topic, reason=reason), lasting=True)
 
 
 def lines(topic: str, first: int, reader: LogReader, count: int) -> Frame:

@@ -22,16 +22,14 @@ POLL_S = 0.01
 
 @dataclass
 class News:
-    """What changed. `anything` is true when some commit happened, of whatever kind."""
+    """What changed."""
 
     runs: set[uuid.UUID] = field(default_factory=set)
     teams: dict[uuid.UUID, set[str]] = field(default_factory=dict)  # with the kinds of their events
-    anything: bool = False
 
     def take(self, run_id: uuid.UUID, team_id: uuid.UUID, kinds: Iterable[str]) -> None:
         self.runs.add(run_id)
         self.teams.setdefault(team_id, set()).update(kinds)
-        self.anything = True
 
 
 class Source(Protocol):
@@ -55,7 +53,7 @@ class DataVersion:
                 return News()
             time.sleep(POLL_S)
         self._version = version
-        news = News(anything=True)
+        news = News()
         rows = RunEvent.objects.filter(pk__gt=self._last).order_by("pk")
         for key, run, team, kind in rows.values_list("pk", "run_id", "team_id", "kind"):
             news.take(run, team, [kind])
@@ -76,15 +74,16 @@ class Notifications:
 
     def __init__(self) -> None:
         self._wrapper = connections.create_connection("default")
-        self._wrapper.ensure_connection()
-        self._wrapper.connection.execute(f"LISTEN {CHANNEL}")
+        with self._wrapper.cursor() as cursor:
+            cursor.execute(f"LISTEN {CHANNEL}")
 
     def wait(self, seconds: float) -> News:
         news = News()
-        for note in self._wrapper.connection.notifies(timeout=seconds, stop_after=1):
-            self._take(news, note.payload)
-        for note in self._wrapper.connection.notifies(timeout=0):
-            self._take(news, note.payload)
+        with self._wrapper.wrap_database_errors:
+            for note in self._wrapper.connection.notifies(timeout=seconds, stop_after=1):
+                self._take(news, note.payload)
+            for note in self._wrapper.connection.notifies(timeout=0):
+                self._take(news, note.payload)
         return news
 
     def close(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Iterable
 from contextlib import closing
 
@@ -13,6 +12,7 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from apps.runs import fragments
 from apps.runs.live import frames, source, watermarks
+from apps.runs.live.frames import Piece
 from apps.runs.live.hub import HUB, Hub
 from apps.runs.live.topics import RunTopic, TeamTopic
 from apps.runs.models import Run, RunEvent
@@ -33,48 +33,53 @@ class Tailer(threading.Thread):
         while True:
             self._hub.wait_until_watched((RunTopic, TeamTopic))
             try:
-                self._follow()
+                with closing(source.make()) as watch:
+                    self._follow(watch)
             except (DatabaseError, InterfaceError):
                 # The database went away, or was restarted: look again, at everything, once it is back.
                 logger.warning("The live tailer lost its database and tries again.", exc_info=True)
-                connection.close()
                 time.sleep(AFTER_FAULT_S)
             except Exception:
                 logger.exception("The live tailer met a fault of its own and goes on.")
                 time.sleep(AFTER_FAULT_S)
+            finally:
+                connection.close()  # nobody watches: none is held; after a fault: a new one
 
-    def _follow(self) -> None:
-        with closing(source.make()) as watch:
-            self._follow_with(watch)
-        connection.close()  # nobody watches: no connection is held
-
-    def _follow_with(self, watch: source.Source) -> None:
-        everything = True
-        while watched := self._hub.watched():
-            news = watch.wait(self._teams.next_look())
-            fresh = self._hub.take_fresh()
-            for topic, mark in watched.items() if everything else self._hub.watched().items():
-                if isinstance(topic, RunTopic) and (everything or topic.run_id in news.runs or topic in fresh):
+    def _follow(self, watch: source.Source) -> None:
+        """Until nobody watches. What was committed before the source began to look is found by looking at all."""
+        news: source.News | None = None
+        while topics := self._topics():
+            for topic, mark in topics.items():
+                if isinstance(topic, RunTopic) and (news is None or topic.run_id in news.runs):
                     publish_run(self._hub, topic, mark)
-            everything = False
-            slugs = {topic.slug for topic in self._hub.watched() if isinstance(topic, TeamTopic)}
-            for slug, names in self._teams.stale(slugs, news):
+            slugs = {topic.slug for topic in topics if isinstance(topic, TeamTopic)}
+            for slug, names in self._teams.stale(slugs, news or source.News()):
                 topic = TeamTopic(slug)
                 self._hub.publish(topic, [frames.stale(str(topic), names)])
+            news = watch.wait(self._teams.next_look())
+
+    def _topics(self) -> dict[RunTopic | TeamTopic, int]:
+        watched = self._hub.watched().items()
+        return {topic: mark for topic, mark in watched if isinstance(topic, RunTopic | TeamTopic)}
 
 
 def publish_run(hub: Hub, topic: RunTopic, mark: int) -> None:
-    """Publishes a run's events after `mark`, then each fragment they made stale, rendered once for all viewers."""
-    while rows := events_after(topic.run_id, mark):
-        batch = [frames.event(str(topic), row) for row in rows]
-        mark = rows[-1].seq
-        if len(rows) < BATCH:
-            batch += fragment_frames(topic, [row.kind for row in rows])
-        hub.publish(topic, [*batch, frames.caught_up(str(topic), mark)], mark)
+    """Publishes a run's events after `mark` and the fragments they made stale, rendered once for all viewers."""
+    while piece := piece_after(topic, mark):
+        mark = piece.mark
+        hub.publish(topic, piece.frames, mark)
 
 
-def events_after(run_id: uuid.UUID, seq: int) -> list[RunEvent]:
-    return list(RunEvent.objects.filter(run_id=run_id, seq__gt=seq).order_by("seq")[:BATCH])
+def piece_after(topic: RunTopic, mark: int) -> Piece | None:
+    """The next events of a run after `mark`, with the fragments they made stale; None when there are none."""
+    name = str(topic)
+    rows = list(RunEvent.objects.filter(run_id=topic.run_id, seq__gt=mark).order_by("seq")[:BATCH])
+    if not rows:
+        return None
+    events = [frames.event(name, row) for row in rows]
+    stale = fragment_frames(topic, [row.kind for row in rows])
+    mark, last = rows[-1].seq, len(rows) < BATCH
+    return Piece([*events, *stale, frames.caught_up(name, mark, more=not last)], mark, last)
 
 
 def fragment_frames(topic: RunTopic, kinds: Iterable[str]) -> list[frames.Frame]:

@@ -41,15 +41,22 @@ Topic = RunTopic | TeamTopic | LogTopic
 
 def parse(text: str) -> Topic:
     """The topic that a page named, e.g. `run:<uuid>`. Raises TopicRefused for anything else."""
-    kind, _, key = text.partition(":")
     try:
-        if kind == "run":
-            return RunTopic(uuid.UUID(key))
-        if kind == "team" and key:
-            return TeamTopic(key)
-        if kind == "log":
-            run, step, number = key.split("/")
-            return LogTopic(uuid.UUID(run), step, int(number))
+        topic = _read(text)
     except ValueError:
-        pass
-    raise TopicRefused
+        topic = None
+    if topic is None or str(topic) != text or "\0" in text:  # one topic has one name
+        raise TopicRefused
+    return topic
+
+
+def _read(text: str) -> Topic | None:
+    kind, _, key = text.partition(":")
+    if kind == "run":
+        return RunTopic(uuid.UUID(key))
+    if kind == "team" and key:
+        return TeamTopic(key)
+    if kind == "log":
+        run, step, number = key.split("/")
+        return LogTopic(uuid.UUID(run), step, int(number))
+    return None
