@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """`cause` says what is wrong when it is not ok, `cure` what to do. A required one that fails: no step runs. `note` is
-    worth knowing either way.
+    """`cause` says what is wrong when it is not ok, `cure` what to do, `note` what is worth knowing either way.
+
+    A required one that fails: no step runs.
     """
 
     name: str

@@ -78,6 +78,7 @@ class Sandbox:
         """
         if not self._await_tie():
             self.kill()
+            self.wait(START_TIMEOUT_S)
             raise SandboxRefused(
                 Reason.SANDBOX_INCOMPLETE,
                 "bubblewrap did not tie the sandbox to the life of its worker.",

@@ -194,21 +194,23 @@ def no_other_descriptors(facts: dict[str, str]) -> str | None:
 
 @_probe
 def temporary_space_is_bounded(facts: dict[str, str]) -> str | None:
+    size = int(facts["tmp_mb"])
     for folder in ("/tmp", "/dev/shm"):  # noqa: S108 - inside
-        with open(f"{folder}/fill", "wb") as file:
-            size = int(facts["tmp_mb"])
-            problem = _fill(file.fileno(), size + 1, f"{folder} took more than {size} MB")
-        os.unlink(f"{folder}/fill")
-        if problem:
-            return problem
+        for number in range(size * 2 + 1):  # files of half a megabyte: a file may have one
+            with open(f"{folder}/fill{number}", "wb") as file:
+                if _fill(file.fileno(), 2, "went on") is None:
+                    break
+        else:
+            return f"{folder} took more than {size} MB"
     return None
 
 
-def _fill(descriptor: int, megabytes: int, problem: str) -> str | None:
-    piece, left = b"\0" * 262144, megabytes * 4
+def _fill(descriptor: int, quarters: int, problem: str) -> str | None:
+    """Writes quarters of a megabyte; None when the kernel stops it."""
+    piece = b"\0" * 262144
     try:
-        while left:
-            left -= os.write(descriptor, piece) == len(piece)
+        while quarters:
+            quarters -= os.write(descriptor, piece) == len(piece)
     except OSError as error:
         return None if error.errno in {errno.ENOSPC, errno.EFBIG} else str(error)
     return problem
@@ -218,7 +220,7 @@ def _fill(descriptor: int, megabytes: int, problem: str) -> str | None:
 def file_size_is_bounded(facts: dict[str, str]) -> str | None:
     with open("/pulse/run/out/large", "wb") as file:
         size = int(facts["file_mb"])
-        problem = _fill(file.fileno(), size + 1, f"a file grew beyond {size} MB")
+        problem = _fill(file.fileno(), size * 4 + 1, f"a file grew beyond {size} MB")
     os.unlink("/pulse/run/out/large")
     return problem
 
