@@ -84,6 +84,9 @@
   document.body.addEventListener("htmx:afterSettle", refresh);
   document.body.addEventListener("pulse:fragment", refresh);
   setInterval(tick, 1000);
+  document.querySelectorAll(".tabs [aria-current]").forEach((tab) => {
+    tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 16;
+  });
   label();
   refresh();
 })();

@@ -25,7 +25,7 @@ from apps.workflows.places import make_way, places_of
 from engine.ids import uuid7
 from engine.logs import LogWriter, Masker, Stream
 from engine.sandbox.limits import Limits
-from tests.factories import Cast, make_team
+from tests.factories import Cast, make_team, make_user
 
 EXAMPLES = Path(settings.BASE_DIR) / "docs" / "examples"
 TRACEBACK = """Traceback (most recent call last):
@@ -51,6 +51,7 @@ class Demo:
 def seed(past: int = 160) -> Demo:
     """Make it all, with `past` runs that lie behind. `<slug>-owner` and the rest of the cast sign in with the factories' password."""
     cast = make_team("payments")
+    make_user("admin", staff=True)
     cast.team.name = "Payments platform"
     cast.team.save()
     flows = {slug: _import(cast, slug) for slug in ("pr-review", "market-checks", "noisy")}
