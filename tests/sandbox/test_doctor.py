@@ -1,0 +1,121 @@
+"""`manage.py doctor`: each check says what it found, and what to do; one that is required and fails ends it with 1."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.doctor import planted, trial, volume
+from engine.doctor.examine import Facts, examine, failed
+from engine.sandbox import cgroup
+from tests.sandbox.bench import Bench
+
+pytestmark = pytest.mark.sandbox
+RELEASE = Path(__file__).resolve().parents[2]
+
+
+def facts_of(bench: Bench) -> Facts:
+    return Facts(bench.root, RELEASE, runtime=str(bench.runtime), runner_uid=bench.runner.uid)
+
+
+def test_a_host_that_can_run_steps_passes_every_required_check(shared_bench: Bench) -> None:
+    checks = list(examine(facts_of(shared_bench)))
+    assert [check for check in checks if check.required and not check.ok] == []
+    assert not failed(checks)
+    names = {check.name for check in checks}
+    assert {"launch", "no network", "dependency environments can be built", "openat2", planted.NAME} <= names
+
+
+def test_every_check_that_does_not_hold_says_why_and_what_to_do(shared_bench: Bench) -> None:
+    for check in examine(facts_of(shared_bench)):
+        assert check.ok or (check.cause and check.cure), check.name
+
+
+def test_secrets_that_steps_can_read_are_refused(shared_bench: Bench) -> None:
+    key = shared_bench.root / "readable.key"
+    key.write_text("secret")
+    key.chmod(0o644)
+    facts = dataclasses.replace(facts_of(shared_bench), closed=(key, shared_bench.root / "secrets"))
+    (check,) = [check for check in examine(facts) if check.name == "database, keys and settings are closed to steps"]
+    assert not check.ok
+    assert str(key) in check.cause
+    assert "secrets" not in check.cause
+    key.chmod(0o600)
+    assert not failed(list(examine(facts)))
+
+
+def test_without_bubblewrap_it_says_so_and_looks_no_further(shared_bench: Bench) -> None:
+    checks = list(examine(dataclasses.replace(facts_of(shared_bench), bwrap="/usr/bin/absent-bwrap")))
+    assert failed(checks)
+    assert checks[-1].name == "bubblewrap and interpreter"
+    assert "apt-get install bubblewrap" in checks[-1].cure
+
+
+def test_a_data_folder_in_the_release_is_a_warning(data_root: Path) -> None:
+    (check, *_) = volume.checks(data_root / "release" / "var", data_root / "release")
+    assert not check.ok
+    assert not check.required
+
+
+def test_the_volume_of_a_folder_is_named() -> None:
+    assert volume.mount_of(Path("/proc/self")).kind == "proc"
+    assert volume.mount_of(Path("/dev/shm")).kind == "tmpfs"
+
+
+def test_a_planted_link_is_no_danger_whatever_this_bubblewrap_does(shared_bench: Bench) -> None:
+    check = planted.check(shared_bench.tools, shared_bench.root)
+    assert not check.required
+    assert shared_bench.tools.bwrap.version in check.cause + check.note
+    assert not list(shared_bench.root.glob(".planted-*"))
+
+
+def test_an_interpreter_that_cannot_import_what_was_installed_is_refused(shared_bench: Bench) -> None:
+    good = trial.check(shared_bench.tools, shared_bench.root)
+    assert good.ok, good.cause
+    program = dataclasses.replace(shared_bench.tools.interpreter, path=Path("/usr/bin/false"))
+    bad = trial.check(dataclasses.replace(shared_bench.tools, interpreter=program), shared_bench.root)
+    assert not bad.ok
+    assert bad.required
+    assert not list(shared_bench.root.glob(".trial-*"))
+
+
+def test_a_delegated_group_is_found_only_where_it_hands_down_what_is_needed(tmp_path: Path) -> None:
+    unit = tmp_path / "cgroup" / "pulse.service"
+    (unit / "worker").mkdir(parents=True)
+    mountinfo, own = tmp_path / "mountinfo", tmp_path / "own"
+    mountinfo.write_text(f"30 1 0:26 / {tmp_path}/cgroup rw - cgroup2 cgroup2 rw\n")
+    own.write_text("1:name=systemd:/x\n0::/pulse.service/worker\n")
+    assert cgroup.delegated(mountinfo, own) is None
+    (unit / "cgroup.subtree_control").write_text("cpu memory\n")
+    assert cgroup.delegated(mountinfo, own) is None
+    (unit / "cgroup.subtree_control").write_text("memory pids\n")
+    assert cgroup.delegated(mountinfo, own) is None or os.geteuid() != 0
+    if os.geteuid() == 0:
+        os.setxattr(unit, "trusted.delegate", b"1")
+    assert cgroup.delegated(mountinfo, own) == unit
+    own.write_text("0::/\n")
+    assert cgroup.delegated(mountinfo, own) is None
+
+
+def manage(data_root: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PULSE_", "DJANGO_"))}
+    env |= {"PULSE_DATA": str(data_root), "PULSE_RUNTIME": str(data_root / "sockets")} | more
+    command = [sys.executable, str(RELEASE / "manage.py"), *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_command_prints_a_line_for_each_check_and_ends_with_one_when_no_step_can_run(data_root: Path) -> None:
+    assert manage(data_root, "migrate", "-v0").returncode == 0
+    well = manage(data_root, "doctor")
+    assert well.returncode == 0, well.stdout + well.stderr
+    assert "Steps can run on this host." in well.stdout
+    assert "ok       queue" in well.stdout
+    ill = manage(data_root, "doctor", "--quiet", PULSE_BWRAP="/usr/bin/absent-bwrap")
+    assert ill.returncode == 1
+    assert "refused  bubblewrap and interpreter" in ill.stdout
+    assert "\nok " not in ill.stdout
