@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from apps.webhooks.judging import Judged
@@ -12,18 +15,18 @@ from apps.webhooks.models import Trigger
 from apps.workflows import places
 
 MODE = 0o640
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def path_of(judged: Judged, trigger: Trigger) -> Path:
     return places.places_of(trigger.workflow).delivery(str(judged.run_id))
 
 
-def ensure(judged: Judged, trigger: Trigger) -> Path:
-    """Where the file of this delivery lies; written when it does not lie there yet."""
+def ensure(judged: Judged, trigger: Trigger) -> None:
+    """Write the file of this delivery when it does not lie there yet."""
     path = path_of(judged, trigger)
     if not path.exists():
-        write(path, content(judged, trigger))
-    return path
+        write_all({path: content(judged, trigger)})
 
 
 def content(judged: Judged, trigger: Trigger) -> bytes:
@@ -42,24 +45,47 @@ def content(judged: Judged, trigger: Trigger) -> bytes:
     return f'{json.dumps(head)[:-1]}, "payload": {judged.said.payload_text}}}\n'.encode()
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write the file durably, readable by the uid that steps run under and by no other. It must not exist yet."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
-    except FileNotFoundError:
-        places.make_way(path.parent)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        gid = places.runner_gid()
-        if gid is not None:
-            os.fchown(file.fileno(), -1, gid)
-        os.fchmod(file.fileno(), MODE)
-        file.flush()
-        os.fsync(file.fileno())
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Write the files durably, each readable by the uid that steps run under and by no other. None may exist yet."""
+    written = [_write(path, data) for path, data in files.items()]
+    # All at once: the file system then takes them to the disk together, in the time that one of them takes.
+    for synced in [_syncing().submit(_sync, descriptor) for descriptor in written]:
+        synced.result()
 
 
 def remove(path: Path) -> None:
     """Remove the file of a delivery that made no run after all."""
     with suppress(FileNotFoundError):
         path.unlink()
+
+
+def _write(path: Path, data: bytes) -> int:
+    """A descriptor of the file, which is written and not yet on the disk."""
+    try:
+        descriptor = os.open(path, NEW_FILE, MODE)
+    except FileNotFoundError:
+        places.make_way(path.parent)
+        descriptor = os.open(path, NEW_FILE, MODE)
+    try:
+        with open(descriptor, "wb", buffering=0, closefd=False) as file:
+            file.write(data)
+        gid = places.runner_gid()
+        if gid is not None:
+            os.fchown(descriptor, -1, gid)
+        os.fchmod(descriptor, MODE)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@cache
+def _syncing() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(16, thread_name_prefix="delivery-files")

@@ -22,9 +22,10 @@ from django.conf import settings
 from django.db import close_old_connections, connections
 from django.utils import timezone
 
-from apps.webhooks.accept import BUSY, accept_deliveries, answer_refusal
+from apps.webhooks.accept import BUSY, accept_deliveries
 from apps.webhooks.arrivals import Answer, Arrival
 from apps.webhooks.judging import FAULT, Refusal, too_large
+from apps.webhooks.settling import answer_refusal
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -19,6 +19,7 @@ from apps.webhooks.errors import Unverified
 from apps.webhooks.judging import NOT_FOUND, Refusal, credentials_of, too_large
 from apps.webhooks.kinds import bearer
 from apps.webhooks.models import Delivery, Trigger
+from apps.webhooks.settling import answer_refusal
 
 
 @csrf_exempt
@@ -27,7 +28,7 @@ def receive(request: HttpRequest, key: str) -> HttpResponse:
     """One delivery. The body is read once, before anything parses it, and not at all when it says it is too large."""
     limit: int = settings.PULSE_HOOK_BODY_MAX
     if _said_length(request) > limit:
-        return respond(accept.answer_refusal(too_large(limit)))
+        return respond(answer_refusal(too_large(limit)))
     try:
         body = request.read(limit + 1)
     except (RawPostDataException, UnreadablePostError):
@@ -61,15 +62,15 @@ def status(request: HttpRequest, key: str, run_id: uuid.UUID) -> HttpResponse:
     """How a run is, for the bearer of the hook's own token: of runs that this hook started, nothing else."""
     trigger = Trigger.objects.listening([key]).get(key)
     if trigger is None or trigger.kind != "bearer":
-        return respond(accept.answer_refusal(NOT_FOUND))
+        return respond(answer_refusal(NOT_FOUND))
     try:
         bearer.verify(_headers(request), b"", credentials_of(trigger))
     except Unverified as wrong:
-        return respond(accept.answer_refusal(Refusal(401, wrong.code, "The token of this hook is needed.")))
+        return respond(answer_refusal(Refusal(401, wrong.code, "The token of this hook is needed.")))
     delivery = Delivery.objects.filter(trigger=trigger, run_id=run_id).first()
     run = Run.objects.filter(pk=run_id).first() if delivery else None
     if run is None:
-        return respond(accept.answer_refusal(NOT_FOUND))
+        return respond(answer_refusal(NOT_FOUND))
     body = {
         "run_id": str(run.pk),
         "status": run.status,

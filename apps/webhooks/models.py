@@ -54,10 +54,6 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         """Deliveries of the teams that the user is an active member of."""
         return self.filter(team__in=teams_of(user))
 
-    def taken(self, trigger: Trigger, external_id: str) -> Delivery | None:
-        """The delivery that made a run under this id."""
-        return self.filter(trigger=trigger, external_id=external_id).first()
-
     def with_names(self) -> DeliveryQuerySet:
         """Trigger and workflow joined, the bytes left where they are."""
         return self.select_related("trigger", "workflow").defer("body")
