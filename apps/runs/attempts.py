@@ -133,7 +133,7 @@ def make(lease: Lease, keeper: Keeper, work: Work) -> Attempted:
 def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[Attempt, str]:
     """The attempt's row and session, before anything of it happens: what is not written down was not started."""
     run, step, now = work.run, work.step, timezone.now()
-    number = (work.row.attempts.order_by("-number").values_list("number", flat=True).first() or 0) + 1
+    number = _next_number(work.row)
     with transaction.atomic():
         row = Attempt(
             step_run=work.row,
@@ -204,6 +204,12 @@ def _ask(work: Work, row: Attempt, token: str, borrowed: Mapping[str, Attempt]) 
     )
 
 
+def _next_number(step: StepRun) -> int:
+    if step.started_at is None:
+        return 1
+    return (step.attempts.order_by("-number").values_list("number", flat=True).first() or 0) + 1
+
+
 def _borrowed(work: Work) -> dict[str, Attempt]:
     """For a step that runs by itself: the newest succeeded attempts of what it depends on, whatever their run."""
     if not work.run.only_step:
@@ -246,6 +252,8 @@ def _refused(row: Attempt, refused: ContractRefused) -> Attempted:
 
 def _after(work: Work, row: Attempt, ending: Ending) -> After:
     step = work.step
+    if ending.outcome == Outcome.SUCCEEDED:
+        return outcomes.decide_after(Ended(Outcome.SUCCEEDED, tries=row.number))
     receipts.settle(row.pk)
     made = mutations.of_step(work.run.pk, step.id)
     earlier = row.step_run.attempts.exclude(pk=row.pk)

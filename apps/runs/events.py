@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import connection, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from apps.runs.errors import LeaseLost
@@ -50,12 +49,7 @@ def record_all(run: Run | uuid.UUID, news: Sequence[News], *, fence: int | None 
     if not transaction.get_connection().in_atomic_block:
         raise transaction.TransactionManagementError("Events are recorded in the transaction they tell of.")
     run_id = run.pk if isinstance(run, Run) else run
-    rows = Run.objects.filter(pk=run_id)
-    if fence is not None:
-        rows = rows.filter(fence=fence, status=Run.Status.RUNNING)
-    if not rows.update(last_seq=F("last_seq") + len(news)):
-        raise LeaseLost(f"Run {run_id} is no longer held under fence {fence}.")
-    last, team_id = Run.objects.values_list("last_seq", "team_id").get(pk=run_id)
+    last, team_id = _take_numbers(run_id, len(news), fence)
     at = timezone.now()
     first = last - len(news) + 1
     RunEvent.objects.bulk_create(_row(run_id, team_id, first + place, at, one) for place, one in enumerate(news))
@@ -71,6 +65,21 @@ def record_first(news: Sequence[tuple[Run, News]]) -> None:
     for run, one in news:
         run.last_seq = 1
         _notify(run.team_id, run.pk, 1, [one])
+
+
+def _take_numbers(run_id: uuid.UUID, count: int, fence: int | None) -> tuple[int, uuid.UUID]:
+    """The last of `count` new numbers, and the run's team: one statement, which takes the run's row lock."""
+    held = "" if fence is None else " AND fence = %s AND status = 'running'"
+    key = run_id if connection.features.has_native_uuid_field else run_id.hex
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE runs_run SET last_seq = last_seq + %s WHERE id = %s{held} RETURNING last_seq, team_id",  # noqa: S608
+            [count, key, *([] if fence is None else [fence])],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        raise LeaseLost(f"Run {run_id} is no longer held under fence {fence}.")
+    return int(row[0]), row[1] if isinstance(row[1], uuid.UUID) else uuid.UUID(row[1])
 
 
 def _row(run_id: uuid.UUID, team_id: uuid.UUID, seq: int, at: datetime, one: News) -> RunEvent:

@@ -26,6 +26,7 @@ from engine.runner import Stop, StopKind
 from engine.validation import QueryFailed
 
 GREW_EVERY_S = 1.0
+ASK_EVERY_S = 0.1
 WISHES = ("fence", "status", "cancel_requested_at", "cancel_requested_by", "lease_worker__cut_at")
 
 
@@ -42,6 +43,7 @@ class Listening:
         self._until_started = until_started
         self._endpoint: ToolEndpoint | None = None
         self._told = monotonic()
+        self._ask_at = monotonic() + ASK_EVERY_S
 
     def __enter__(self) -> Self:
         return self
@@ -67,10 +69,10 @@ class Listening:
         self._until_started.close()
         contract = self.contract
         with transaction.atomic():
-            held = Run.objects.filter(pk=self.lease.run_id, fence=self.lease.fence, status=Run.Status.RUNNING)
-            if not held.select_for_update().exists():
-                raise LeaseLost(f"Run {self.lease.run_id} was taken over before its step could start.")
-            Attempt.objects.filter(pk=self.row.pk).update(
+            held = Attempt.objects.filter(
+                pk=self.row.pk, step_run__run__fence=self.lease.fence, step_run__run__status=Run.Status.RUNNING
+            )
+            stored = held.update(
                 pid=pid,
                 pid_started=pid_started,
                 started_at=timezone.now(),
@@ -80,6 +82,8 @@ class Listening:
                 code_digest=contract.code_digest,
                 findings=[finding.record() for finding in contract.findings],
             )
+            if not stored:
+                raise LeaseLost(f"Run {self.lease.run_id} was taken over before its step could start.")
 
     def log_grew(self, lines: int, size: int) -> None:
         if monotonic() - self._told < GREW_EVERY_S:
@@ -92,6 +96,9 @@ class Listening:
     def stop_wanted(self) -> Stop | None:
         if self.keeper.lost:
             return Stop(StopKind.LEASE_LOST)
+        if monotonic() < self._ask_at:
+            return None
+        self._ask_at = monotonic() + ASK_EVERY_S
         run = Run.objects.values(*WISHES).filter(pk=self.lease.run_id).first()
         if run is None or run["fence"] != self.lease.fence or run["status"] != Run.Status.RUNNING:
             return Stop(StopKind.LEASE_LOST)

@@ -37,7 +37,7 @@ def held_run(workflow: Workflow, *, pid: int | None = 4_000_000, host: str = "",
     """A run whose holder is a process that does not exist, in the middle of a step."""
     run, _ = running(workflow)
     step = run.steps.get(step_id="hello")
-    StepRun.objects.filter(pk=step.pk).update(status="running")
+    StepRun.objects.filter(pk=step.pk).update(status="running", started_at=timezone.now())
     Attempt.objects.create(
         step_run=step,
         number=1,
@@ -220,7 +220,7 @@ def _lose_attempt(run: Run, number: int) -> None:
 
     assert leases.claim(run.pk)
     step = run.steps.get(step_id="hello")
-    StepRun.objects.filter(pk=step.pk).update(status="running")
+    StepRun.objects.filter(pk=step.pk).update(status="running", started_at=timezone.now())
     now = timezone.now()
     Attempt.objects.create(
         step_run=step, number=number, plan_revision=1, pid=4_000_001, pid_started="1@gone", queued_at=now
