@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
+from engine.sandbox.errors import SandboxRefused
 from engine.sandbox.limits import Limits
 from tests.sandbox.bench import Bench, finish
 
@@ -67,6 +71,34 @@ def test_temporary_space_is_bounded(shared_bench: Bench, folder: str) -> None:
     script = f"open('{folder}/large', 'wb').write(b'0' * 5_000_000)"
     ended = shared_bench.run(script, limits=Limits(tmp_mb=4, shm_mb=4))
     assert "No space left" in ended.stderr
+
+
+@pytest.mark.sandbox
+def test_with_a_delegated_group_a_sandbox_is_in_it_before_it_runs_anything(bench: Bench, tmp_path: Path) -> None:
+    """A plain folder stands for the kernel's: what would be written there is seen, not what the kernel makes of it."""
+    bench.tools = dataclasses.replace(bench.tools, cgroup=tmp_path)
+    declared = bench.declared(limits=Limits(memory_mb=300, processes=40))
+    script = "import resource; print(resource.getrlimit(resource.RLIMIT_AS)[0])"
+    sandbox = bench.start(script, declared=declared)
+    assert finish(sandbox).stdout == "-1\n"
+    (group,) = tmp_path.iterdir()
+    assert (group / "memory.max").read_text() == f"{300 << 20}\n"
+    assert (group / "pids.max").read_text() == "42\n"
+    assert (group / "cgroup.procs").read_text() == f"{sandbox.pid}\n"
+    assert sandbox.breach() is None
+    (group / "memory.events").write_text("oom 1\noom_kill 1\n")
+    assert sandbox.breach() == "memory"
+    for file in group.iterdir():
+        file.unlink()
+    sandbox.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.sandbox
+def test_a_group_that_cannot_be_joined_is_refused(bench: Bench, tmp_path: Path) -> None:
+    bench.tools = dataclasses.replace(bench.tools, cgroup=tmp_path / "absent")
+    with pytest.raises(SandboxRefused):
+        bench.start("print('ran')")
 
 
 @pytest.mark.sandbox

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine.sandbox.errors import Reason, SandboxRefused
@@ -29,11 +30,21 @@ MADE_FILES = {
 _NO_INTERPRETER_BELOW = ("/pulse", "/run", "/tmp", "/dev", "/proc", "/etc", "/sys", "/root", "/home")  # noqa: S108
 
 
-def arguments(policy: Policy, made_files: dict[str, int], seccomp: int, status: int, chdir: str) -> list[str]:
-    """The arguments, to be handed over on a descriptor. `made_files`: a descriptor of the content of each made file."""
+@dataclass(frozen=True)
+class Handed:
+    """The descriptors that bubblewrap is handed besides those of the mounts; `gate` is what it waits for, if at all."""
+
+    made_files: Mapping[str, int]
+    seccomp: int
+    status: int
+    gate: int | None = None
+
+
+def arguments(policy: Policy, handed: Handed, chdir: str) -> list[str]:
+    """The arguments, to be handed over on a descriptor of their own."""
     limits = policy.declared.limits
     result = [*ISOLATION, *_folders(policy), *_system(policy.host.tools.interpreter_root)]
-    for dest, descriptor in made_files.items():
+    for dest, descriptor in handed.made_files.items():
         result += ["--perms", "0444", "--file", str(descriptor), dest]
     result += ["--symlink", "/usr/share/zoneinfo/UTC", "/etc/localtime", "--proc", "/proc", "--dev", "/dev"]
     result += ["--size", str(limits.shm_mb * MEGABYTE), "--tmpfs", "/dev/shm"]  # noqa: S108 - inside
@@ -43,7 +54,9 @@ def arguments(policy: Policy, made_files: dict[str, int], seccomp: int, status: 
             result += ["--bind-fd" if mount.write else "--ro-bind-fd", str(mount.fd), mount.dest]
     for place in ("/proc", "/dev", "/"):
         result += ["--remount-ro", place]
-    return [*result, "--chdir", chdir, "--seccomp", str(seccomp), "--json-status-fd", str(status)]
+    if handed.gate is not None:
+        result += ["--block-fd", str(handed.gate)]
+    return [*result, "--chdir", chdir, "--seccomp", str(handed.seccomp), "--json-status-fd", str(handed.status)]
 
 
 def _folders(policy: Policy) -> Iterator[str]:

@@ -6,10 +6,55 @@ and hands down `memory` and `pids`, as systemd arranges with Delegate= and Deleg
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import time
 from pathlib import Path
 
+from engine.sandbox.limits import MEGABYTE, Limits
+
 NEEDED = {"memory", "pids"}
+_OWN_PROCESSES = 2
+"""bubblewrap itself and the first process inside."""
+
+
+class Group:
+    """The group of one sandbox: made before it starts, gone after it."""
+
+    def __init__(self, parent: Path, limits: Limits) -> None:
+        self.folder = parent / f"pulse-{secrets.token_hex(8)}"
+        self.folder.mkdir()
+        self._set("memory.max", limits.memory_mb * MEGABYTE)
+        self._set("pids.max", limits.processes + _OWN_PROCESSES)
+        with contextlib.suppress(OSError):  # absent where the kernel counts no swap
+            self._set("memory.swap.max", 0)
+
+    def take(self, *pids: int) -> None:
+        for pid in pids:
+            self._set("cgroup.procs", pid)
+
+    def breach(self) -> str | None:
+        """Which bound was hit so far: `memory` when a process was killed for it, `processes` when one was refused."""
+        for file, word, name in (("memory.events", "oom_kill", "memory"), ("pids.events", "max", "processes")):
+            with contextlib.suppress(OSError):
+                counts = dict(line.split() for line in (self.folder / file).read_text().splitlines())
+                if int(counts.get(word, "0")):
+                    return name
+        return None
+
+    def remove(self) -> None:
+        """Once its processes are gone; the kernel may take a moment to see that."""
+        for _ in range(20):
+            try:
+                self.folder.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(0.005)
+
+    def _set(self, name: str, value: int) -> None:
+        (self.folder / name).write_text(f"{value}\n")
 
 
 def delegated(mountinfo: Path = Path("/proc/self/mountinfo"), own: Path = Path("/proc/self/cgroup")) -> Path | None:

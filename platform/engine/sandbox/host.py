@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from engine.sandbox import cgroup
 from engine.sandbox.access import ENTER, Runner
 from engine.sandbox.errors import Reason, SandboxRefused
 
@@ -41,13 +42,17 @@ class Program:
 
 @dataclass(frozen=True)
 class HostTools:
-    """What `find` found. `interpreter_root` is the folder to mount for an interpreter that is not part of /usr."""
+    """What `find` found. `interpreter_root` is the folder to mount for an interpreter that is not part of /usr.
+
+    `cgroup` is the delegated folder in which each sandbox gets a group, when there is one.
+    """
 
     bwrap: Program
     interpreter: Program
     interpreter_root: Path | None
     prlimit: Path
     runner: Runner
+    cgroup: Path | None = None
 
 
 def find(data_root: Path, *, bwrap: str = "", interpreter: str = "", runner_uid: int = 0) -> HostTools:
@@ -58,7 +63,7 @@ def find(data_root: Path, *, bwrap: str = "", interpreter: str = "", runner_uid:
     """
     who = runner(data_root, runner_uid)
     python, root = find_interpreter(who, interpreter)
-    return HostTools(find_bwrap(data_root, who, bwrap), python, root, find_prlimit(), who)
+    return HostTools(find_bwrap(data_root, who, bwrap), python, root, find_prlimit(), who, cgroup.delegated())
 
 
 def runner(data_root: Path, runner_uid: int = 0) -> Runner:

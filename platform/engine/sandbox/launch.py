@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine.sandbox import processes, seccomp
-from engine.sandbox.arguments import MADE_FILES, arguments
+from engine.sandbox.arguments import MADE_FILES, Handed, arguments
+from engine.sandbox.cgroup import Group
 from engine.sandbox.diagnosis import refusal
 from engine.sandbox.errors import Reason, SandboxRefused
 from engine.sandbox.host import HostTools
@@ -43,8 +44,9 @@ class Sandbox:
     `status` itself (`note_status`), it is there to be waited on. All close with `close`.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], ends: Mapping[str, int]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], ends: Mapping[str, int], group: Group | None = None) -> None:
         self._process = process
+        self._group = group
         self._ends = dict(ends)
         self._status = b""
         self._document: dict[str, int] = {}
@@ -140,8 +142,14 @@ class Sandbox:
                 self._document |= json.loads(line)
         return more
 
+    def breach(self) -> str | None:
+        """The bound of its group that was hit, `memory` or `processes`; None without a group, or when none was."""
+        return self._group.breach() if self._group else None
+
     def close(self) -> None:
         """Lets go of all descriptors. Does not end anything: `kill` first."""
+        if self._group and self.gone():
+            self._group.remove()
         for descriptor in self._ends.values():
             os.close(descriptor)
         self._ends.clear()
@@ -165,6 +173,17 @@ class Sandbox:
             self._handle = os.pidfd_open(self.pid)
             self.pid_started = processes.started(self.pid) or ""
         return True
+
+    def join_group(self) -> None:
+        """Puts bubblewrap and its first process into their group, then lets it go on: nothing ran outside of it."""
+        if self._group is None:
+            return
+        gate = self._ends.pop("gate")
+        try:
+            self._group.take(self._process.pid, self.pid)
+            os.write(gate, b"1")
+        finally:
+            os.close(gate)
 
     def _await_tie(self) -> bool:
         """Waits until the first process is tied to our life; False when it does not come to that.
@@ -212,15 +231,21 @@ def start(
     try:
         bounds = limits or policy.declared.limits
         _refuse_beyond_reach(bounds)
+        group = Group(policy.host.tools.cgroup, bounds) if policy.host.tools.cgroup else None
         command = _command(policy, parts, bounds, [*argv, *(parts.talk() if frame is not None else [])], cwd)
-        sandbox = Sandbox(_spawn(command, env, policy.host.tools, parts), parts.keep())
+        sandbox = Sandbox(_spawn(command, env, policy.host.tools, parts), parts.keep(), group)
     except OSError as error:
         raise SandboxRefused(Reason.SANDBOX_SETUP_FAILED, f"bubblewrap could not be started ({error}).") from None
     finally:
         parts.close()
         policy.close()
-    if not sandbox.await_first_process():
-        _refuse_start(sandbox)
+    try:
+        if not sandbox.await_first_process():
+            _refuse_start(sandbox)
+        sandbox.join_group()
+    except OSError as error:
+        _give_up(sandbox)
+        raise SandboxRefused(Reason.SANDBOX_INCOMPLETE, f"The sandbox's group could not be set ({error}).") from None
     if isinstance(frame, bytes):
         sandbox.release(frame)
     return sandbox
@@ -252,13 +277,19 @@ def _refuse_beyond_reach(limits: Limits) -> None:
         )
 
 
-def _refuse_start(sandbox: Sandbox) -> None:
+def _give_up(sandbox: Sandbox) -> bytes:
+    """Ends the sandbox; what it said before."""
     sandbox.kill()
     sandbox.wait(START_TIMEOUT_S)
     said = b""
     with contextlib.suppress(BlockingIOError):
         said = os.read(sandbox.stderr, 4096)
     sandbox.close()
+    return said
+
+
+def _refuse_start(sandbox: Sandbox) -> None:
+    said = _give_up(sandbox)
     raise refusal(said.decode(errors="replace"))
 
 
@@ -267,12 +298,14 @@ def _command(policy: Policy, parts: _Parts, limits: Limits, argv: Sequence[str],
     sandboxes of the runner's uid together, since the kernel checks it once more for each namespace around.
     """
     tools = policy.host.tools
+    in_group = tools.cgroup is not None
     status = parts.pipe("status")
     made = {dest: parts.content(text.encode()) for dest, text in MADE_FILES.items()}
-    flags = arguments(policy, made, parts.content(seccomp.program()), status, cwd)
+    gate = parts.gate("gate") if in_group else None
+    flags = arguments(policy, Handed(made, parts.content(seccomp.program()), status, gate), cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
     handed = parts.content(b"".join(os.fsencode(flag) + b"\0" for flag in flags))
-    limit = [str(tools.prlimit), *limits.prlimit_options(), "--"]
+    limit = [str(tools.prlimit), *limits.prlimit_options(address_space=not in_group), "--"]
     return [processes.MARK, "--args", str(handed), "--", *limit, *argv]
 
 
@@ -291,12 +324,16 @@ class _Parts:
         os.set_blocking(here, False)
         return self._give(there, inherit=name not in {"stdout", "stderr"})
 
+    def gate(self, name: str) -> int:
+        """The reading end for the sandbox; the writing one stays here under `name`."""
+        there, here = os.pipe2(os.O_CLOEXEC)
+        self._kept[name] = here
+        os.set_blocking(here, False)
+        return self._give(there)
+
     def talk(self) -> list[str]:
         """The ends of the command for its frame and its claims, as arguments."""
-        there, here = os.pipe2(os.O_CLOEXEC)
-        self._kept["frame"] = here
-        os.set_blocking(here, False)
-        return [str(self._give(there)), str(self.pipe("claims"))]
+        return [str(self.gate("frame")), str(self.pipe("claims"))]
 
     def content(self, data: bytes) -> int:
         """A descriptor that reads as `data`."""

@@ -64,8 +64,10 @@ class Limits:
             "as": (self.memory_mb * MEGABYTE, self.memory_mb * MEGABYTE),
         }
 
-    def prlimit_options(self) -> list[str]:
-        return [f"--{name}={soft}:{hard}" for name, (soft, hard) in self.resources().items()]
+    def prlimit_options(self, *, address_space: bool = True) -> list[str]:
+        """`address_space`: whether memory is bounded process by process, for want of a group that bounds it all."""
+        wanted = {name: pair for name, pair in self.resources().items() if address_space or name != "as"}
+        return [f"--{name}={soft}:{hard}" for name, (soft, hard) in wanted.items()]
 
     def beyond_reach(self) -> list[str]:
         """The limits that lie above what this process may hand on: setting them would fail."""
