@@ -43,6 +43,16 @@ SET_UID, SET_GID, PLAIN = 0o4755, 0o2755, 0o755
 CREATE, TEMPORARY, READ = 0o101, 0o20200001, 0
 
 
+REFUSED = """
+    ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp add_key request_key keyctl unshare setns mount umount2
+    pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr bpf perf_event_open userfaultfd
+    io_uring_setup io_uring_enter io_uring_register init_module finit_module delete_module kexec_load kexec_file_load
+    open_by_handle_at name_to_handle_at swapon swapoff reboot acct quotactl syslog uselib personality modify_ldt iopl
+    ioperm vhangup settimeofday clock_settime adjtimex fanotify_init lookup_dcookie nfsservctl vmsplice move_pages mbind
+    set_mempolicy get_mempolicy migrate_pages
+""".split()
+
+
 def answers(calls: list[tuple[str, list[int]]]) -> list[int]:
     numbers = NUMBERS[MACHINE]
     wire = json.dumps([[numbers[name], arguments] for name, arguments in calls]).encode()
@@ -60,12 +70,12 @@ def known(names: tuple[str, ...]) -> list[str]:
 
 
 def test_every_call_on_the_list_is_refused() -> None:
-    names = known(seccomp.DENIED)
+    names = known((*REFUSED, *seccomp.DENIED))
     assert dict(zip(names, answers([(name, BAD) for name in names]), strict=True)) == dict.fromkeys(names, errno.EPERM)
 
 
 def test_calls_with_flags_behind_a_pointer_are_said_to_be_unknown() -> None:
-    assert answers([(name, BAD) for name in seccomp.UNKNOWN]) == [errno.ENOSYS] * len(seccomp.UNKNOWN)
+    assert answers([(name, BAD) for name in ("clone3", "openat2")]) == [errno.ENOSYS] * 2
 
 
 def test_cloning_into_a_new_namespace_is_refused() -> None:
