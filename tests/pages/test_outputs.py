@@ -84,3 +84,14 @@ def test_expired_outputs_answer_that_they_are_gone(demo: Demo, as_user: Callable
     client = as_user(demo.cast.viewer)
     assert client.get(address(demo, "report.md")).status_code == 410
     assert "deleted by retention" in client.get(f"/runs/{demo.runs['good']}/?step=review&tab=result").text
+
+
+def test_a_huge_json_result_is_offered_and_not_drawn(
+    demo: Demo, as_user: Callable[[User], Client], folder: Path
+) -> None:
+    (folder / "report.md").unlink()
+    (folder / "huge.json").write_text("[" + "1," * 400_000 + "1]")
+    collect(demo, path="huge.json", bytes=(folder / "huge.json").stat().st_size)
+    page = as_user(demo.cast.viewer).get(f"/runs/{demo.runs['good']}/?step=review&tab=result").text
+    assert "800.0 KB" in page
+    assert len(page) < 60_000
