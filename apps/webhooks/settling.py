@@ -103,7 +103,7 @@ class _Together:
     def _decide(self, one: Judged) -> Answer:
         """The order of BEHAVIOUR 8: refused outright, known already, no run wanted, refused for now, accepted."""
         trigger, said = one.trigger, one.said
-        if one.refusal is not None and one.refusal.early:
+        if one.refusal is not None and (one.refusal.early or said is None):
             return _refuse(one, one.refusal)
         if trigger is None or said is None:
             return _refuse(one, FAULT)

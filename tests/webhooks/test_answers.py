@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 
 import pytest
 
@@ -68,6 +70,14 @@ def test_it_writes_the_delivery_file_with_the_payload_as_it_was_sent():
         "variables": {},
     }
     assert payload().decode().strip() in path.read_text()
+
+
+def test_only_the_platform_and_the_steps_may_read_the_delivery_file():
+    sender = make_hook()
+    path = places.places_of(sender.trigger.workflow).delivery(sender.post().json()["run_id"])
+    seen = path.stat()
+    assert stat.S_IMODE(seen.st_mode) == 0o640
+    assert seen.st_gid == (places.runner_gid() or os.getgid())
 
 
 def test_a_copy_is_answered_with_the_first_run():

@@ -112,6 +112,15 @@ def test_a_fault_of_ours_is_said_to_be_ours(caplog):
     assert not Run.objects.exists()
 
 
+def test_a_secret_that_can_not_be_decrypted_is_a_503_and_is_never_taken_for_none():
+    sender = make_hook()
+    Trigger.objects.update(credentials_key_id="k-lost")
+    answer = sender.post()
+    assert (answer.status_code, answer.json()["code"]) == (503, "secret_unreadable")
+    assert only_delivery().verdict == "secret_unreadable"
+    assert not Run.objects.exists()
+
+
 def test_answers_repeat_nothing_of_what_was_sent():
     sender = make_hook(kind="bearer")
     answer = sender.post(body=b'{"token": "sesame-sesame"', headers={"Idempotency-Key": "sesame-key"})
