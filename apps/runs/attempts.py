@@ -26,7 +26,6 @@ from apps.runs.models import Attempt, Run, StepRun
 from apps.runs.starting import UNTRIGGERED
 from apps.runs.timing import START_DEADLINE_S
 from apps.tools import actions as tools
-from apps.tools import receipts
 from apps.tools.models import ToolSession
 from apps.workflows import gate, places, vault
 from engine import contract as contracts
@@ -254,7 +253,7 @@ def _after(work: Work, row: Attempt, ending: Ending) -> After:
     step = work.step
     if ending.outcome == Outcome.SUCCEEDED:
         return outcomes.decide_after(Ended(Outcome.SUCCEEDED, tries=row.number))
-    receipts.settle(row.pk)
+    mutations.read_back(row.pk)
     made = mutations.of_step(work.run.pk, step.id)
     earlier = row.step_run.attempts.exclude(pk=row.pk)
     return outcomes.decide_after(

@@ -13,7 +13,6 @@ from apps.runs.kinds import Kind
 from apps.runs.leases import Lease
 from apps.runs.models import Attempt, Run, RunEvent
 from apps.tools import actions as tools
-from apps.tools import receipts
 from engine import outcomes
 from engine.outcomes import After, Ended, Next, Outcome
 from engine.states import RunStatus, StepStatus
@@ -76,7 +75,7 @@ def close(lease: Lease, run: Run, attempt: Attempt, after: After, loss: Loss) ->
 
 def _after(run: Run, attempt: Attempt, loss: Loss) -> After:
     step = attempt.step_run
-    receipts.settle(attempt.pk)
+    mutations.read_back(attempt.pk)
     made = mutations.of_step(run.pk, step.step_id)
     planned = plans.plan_of(run).step(step.step_id)
     never_ran = attempt.pid is None  # the runner lets the code go only after the pid was stored

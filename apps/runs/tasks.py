@@ -38,6 +38,16 @@ def advance_run(run_id: str) -> None:
             _give_up(lease)
 
 
+def _give_up(lease: Lease) -> None:
+    try:
+        _record_fault(lease)
+    except LeaseLost as lost:
+        logger.warning("%s", lost)
+    except Exception:
+        # Its lease is renewed no more, so that the reaper takes the run; the queue's library keeps nothing of it.
+        logger.exception("Run %s could not be given up in order.", lease.run_id)
+
+
 def _carry_on(lease: Lease, keeper: Keeper) -> None:
     from apps.runs.advance import Advance  # heavy: only the worker needs what it imports
 
@@ -51,15 +61,12 @@ def _carry_on(lease: Lease, keeper: Keeper) -> None:
         endings.finish(run, RunStatus.FAILED, reason=str(refused), reason_code=code[:32], fence=lease.fence)
 
 
-def _give_up(lease: Lease) -> None:
+def _record_fault(lease: Lease) -> None:
     run = Run.objects.get(pk=lease.run_id)
     attempt = losses.open_attempt(run)
-    gone = attempt is None or attempt.pid is None or processes.kill_tree(attempt.pid, attempt.pid_started)
     detail = "A fault of Pulse itself ended the work on this run; the log of the worker has its traceback."
-    try:
-        if attempt is None:
-            endings.finish(run, RunStatus.FAILED, reason=detail, reason_code="platform_fault", fence=lease.fence)
-        else:
-            losses.record_loss(lease, Loss("platform_fault", detail, gone))
-    except LeaseLost as lost:
-        logger.warning("%s", lost)
+    if attempt is None:
+        endings.finish(run, RunStatus.FAILED, reason=detail, reason_code="platform_fault", fence=lease.fence)
+        return
+    gone = attempt.pid is None or processes.kill_tree(attempt.pid, attempt.pid_started)
+    losses.record_loss(lease, Loss("platform_fault", detail, gone))

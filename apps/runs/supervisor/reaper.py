@@ -76,6 +76,9 @@ class Reaper:
                 losses.record_loss(lease, _end(one, lease))
         except LeaseLost:
             return False
+        except Exception:
+            logger.exception("The loss of run %s could not be recorded; it is tried again.", one.run_id)
+            return False
         logger.warning("Run %s lost its worker (pid %s on %s).", one.run_id, one.pid, one.host)
         return True
 
