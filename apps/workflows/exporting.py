@@ -65,7 +65,7 @@ def _files(target: WorkflowPlaces, report: ExportReport, *, with_assets: bool) -
                 name = f"{folder}/{entry.relative}"
                 if entry.kind is Kind.FOLDER:
                     continue
-                if not belongs(name) or entry.kind is not Kind.FILE:
+                if not belongs(name):
                     report.left_out.append(name)
                     continue
                 try:

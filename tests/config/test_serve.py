@@ -111,6 +111,10 @@ def test_a_head_that_drips_is_cut(port):
     assert time.monotonic() - started < 15
 
 
+def test_a_connection_that_says_nothing_is_cut(port):
+    assert talk(port, wait=20).startswith(b"HTTP/1.1 408")
+
+
 def test_a_body_that_never_comes_is_cut(port):
     answer = talk(port, b"POST /hooks/k HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nhalf", wait=20)
     assert answer.startswith(b"HTTP/1.1 408")

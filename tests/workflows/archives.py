@@ -34,6 +34,23 @@ def zipped(
     return out.getvalue()
 
 
+def overlapping() -> bytes:
+    """Two entries of which the second lies, header and all, inside the data of the first: each unpacks on its own."""
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("code/hello/inner.py", "x" * 1000)
+        info = archive.infolist()[0]
+        inside = inner.getvalue()
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("workflow.json", json.dumps(document()))
+        archive.writestr("code/hello/main.py", inside)
+        outer = archive.getinfo("code/hello/main.py")
+        info.header_offset = outer.header_offset + 30 + len(outer.filename)
+        archive.filelist.append(info)
+    return out.getvalue()
+
+
 LINK = stat.S_IFLNK | 0o777
 DEVICE = stat.S_IFCHR | 0o600
 PIPE = stat.S_IFIFO | 0o600
