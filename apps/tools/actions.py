@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from apps.accounts import access
 from apps.accounts.access import Permission
 from apps.accounts.models import User
-from apps.tools import catalogue, closing
+from apps.accounts.roles import Role
+from apps.tools import catalogue, closing, driver
 from apps.tools.errors import Code, SessionRefused
 from apps.tools.models import ToolSession
 from apps.workflows.models import Workflow
@@ -75,9 +76,16 @@ def open_session(  # noqa: PLR0913
     """
     session_kind = Kind(kind)
     _check_grants(tools, db_access)
-    _check_parent(session_kind, workflow, acting_user, parent)
-    _check_rights(session_kind, workflow, acting_user, db_access)
-    _check_single(session_kind, run_id, attempt_id)
+    if (parent is None) is not (session_kind in AUTHORITIES):
+        raise SessionRefused(
+            f"A {kind} session {'needs a' if parent is None else 'has no'} parent. No session was opened.",
+            code=Code.NOT_REGISTERED,
+        )
+    found = _found(session_kind, workflow, acting_user, parent, run_id if session_kind == Kind.RUN else attempt_id)
+    _check_parent(found, workflow, acting_user, parent)
+    _check_rights(session_kind, acting_user, found.role, db_access)
+    if found.twins and session_kind in (Kind.RUN, Kind.STEP):
+        raise SessionRefused(f"This {kind} has its session already. No second one was opened.", code=Code.AMBIGUOUS)
     token = TOKEN_MARK + secrets.token_urlsafe(32) if with_token else None
     session = ToolSession.objects.create(
         kind=session_kind,
@@ -103,7 +111,7 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
         _check_grants(tools, db_access)
     equal = {(one.workflow.pk, one.acting_user.pk, one.db_access): one for one in wanted}
     for one in equal.values():
-        _check_rights(Kind.RUN, one.workflow, one.acting_user, one.db_access)
+        _check_rights(Kind.RUN, one.acting_user, access.role_of(one.acting_user, one.workflow.team), one.db_access)
     if ToolSession.objects.filter(kind=Kind.RUN, run_id__in=[one.run_id for one in wanted]).exists():
         raise SessionRefused("A run has its session already. None was opened.", code=Code.AMBIGUOUS)
     opened_at = now or timezone.now()
@@ -124,15 +132,15 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
 
 def end_session(session_id: UUID, reason: str, *, now: datetime | None = None) -> bool:
     """End the session and its children. True when this call ended it, False when it had ended before or never was."""
-    ended = _end(Q(pk=session_id), reason, now)
+    ended = _end("id = %s", [session_id], reason, now)
     if ended:
-        _end(Q(parent_id=session_id), "parent_ended", now)
+        _end("parent_id = %s", [session_id], "parent_ended", now)
     return bool(ended)
 
 
 def end_sessions_of_run(run_id: UUID, reason: str, *, now: datetime | None = None) -> int:
     """End the run's session and all that work below it; returns how many this call ended."""
-    return _end(Q(run_id=run_id), reason, now)
+    return len(_end("run_id = %s", [run_id], reason, now))
 
 
 def suspend_run_session(run_id: UUID) -> bool:
@@ -174,26 +182,55 @@ def _with_receipts(tools: Collection[str]) -> list[str]:
     return sorted(granted)
 
 
-def _check_parent(kind: Kind, workflow: Workflow, user: User, parent: ToolSession | None) -> None:
+@dataclass(frozen=True)
+class _Found:
+    """What opening a session depends on, as the database has it now."""
+
+    role: Role | None
+    twins: int
+    parent_state: str | None
+    parent_kind: str | None
+    parent_workflow: UUID | None
+    parent_user: int | None
+
+
+def _found(kind: Kind, workflow: Workflow, user: User, parent: ToolSession | None, subject: UUID | None) -> _Found:
+    """One read for all of it: every attempt opens a session."""
+    values = [kind.value, subject, subject, None if parent is None else parent.pk, workflow.team_id, user.pk]
+    row = driver.one(_OPENING, values)
+    if row is None:
+        return _Found(None, 0, None, None, None, None)
+    is_active, role, twins, state, parent_kind, parent_workflow, parent_user = row
+    known = Role(role) if role and is_active else None
+    return _Found(known, twins, state, parent_kind, driver.as_optional_uuid(parent_workflow), parent_user)
+
+
+_OPENING = """
+    SELECT u.is_active, m.role,
+           (SELECT count(*) FROM tools_toolsession t WHERE t.kind = %s AND (t.run_id = %s OR t.attempt_id = %s)),
+           p.state, p.kind, p.workflow_id, p.acting_user_id
+      FROM accounts_user u
+      LEFT JOIN tools_toolsession p ON p.id = %s
+      LEFT JOIN accounts_membership m ON m.user_id = u.id AND m.team_id = %s
+     WHERE u.id = %s
+"""
+
+
+def _check_parent(found: _Found, workflow: Workflow, user: User, parent: ToolSession | None) -> None:
     if parent is None:
-        if kind in AUTHORITIES:
-            return
-        raise SessionRefused(f"A {kind} session needs a parent. No session was opened.", code=Code.NOT_REGISTERED)
-    if kind in AUTHORITIES:
-        raise SessionRefused(f"A {kind} session has no parent. No session was opened.")
-    row = ToolSession.objects.select_for_update().filter(pk=parent.pk).first()
-    if row is None or row.state != State.LIVE:
+        return
+    if found.parent_state != State.LIVE:
         raise SessionRefused("The parent session is not live. No session was opened.", code=Code.PARENT_ENDED)
-    if row.kind not in AUTHORITIES or row.workflow_id != workflow.pk or row.acting_user_id != user.pk:
+    if (found.parent_workflow, found.parent_user) != (workflow.pk, user.pk) or found.parent_kind not in AUTHORITIES:
         raise SessionRefused(
             "The parent is not an authority of the same workflow and user. No session was opened.",
             code=Code.NOT_REGISTERED,
         )
 
 
-def _check_rights(kind: Kind, workflow: Workflow, user: User, db_access: str) -> None:
+def _check_rights(kind: Kind, user: User, role: Role | None, db_access: str) -> None:
     needed = required_permission(kind, db_access)
-    if not access.allowed(access.role_of(user, workflow.team), needed):
+    if not access.allowed(role, needed):
         raise SessionRefused(
             f"{user.get_username()} may not act for this workflow: that needs the role {access.NEEDS[needed].value}."
             " No session was opened.",
@@ -212,27 +249,19 @@ def required_permission(kind: str, db_access: str) -> Permission:
     return Permission.EDIT
 
 
-def _check_single(kind: Kind, run_id: UUID | None, attempt_id: UUID | None) -> None:
-    if kind == Kind.RUN:
-        twin = Q(run_id=run_id)
-    elif kind == Kind.STEP:
-        twin = Q(attempt_id=attempt_id)
-    else:
-        return
-    if ToolSession.objects.filter(twin, kind=kind).exists():
-        raise SessionRefused(f"This {kind} has its session already. No second one was opened.", code=Code.AMBIGUOUS)
-
-
-def _end(which: Q, reason: str, now: datetime | None) -> int:
-    ids = list(ToolSession.objects.select_for_update().not_ended().filter(which).values_list("pk", flat=True))
-    ended = (
-        ToolSession.objects.not_ended()
-        .filter(pk__in=ids)
-        .update(state=State.ENDED, ended_at=now or timezone.now(), end_reason=reason[:64], epoch=F("epoch") + 1)
-    )
-    for session_id in ids:
+def _end(where: str, subject: Sequence[UUID], reason: str, now: datetime | None) -> list[UUID]:
+    """End what `where` finds and is not ended; each is settled and sealed once the caller has committed."""
+    values = [now or timezone.now(), reason[:64], *subject]
+    ended = [driver.as_uuid(key) for (key,) in driver.every(_ENDING.format(where=where), values)]
+    for session_id in ended:
         transaction.on_commit(partial(closing.finish, session_id), robust=True)
     return ended
+
+
+_ENDING = (
+    "UPDATE tools_toolsession SET state = 'ended', ended_at = %s, end_reason = %s, epoch = epoch + 1"
+    " WHERE state <> 'ended' AND ({where}) RETURNING id"
+)
 
 
 def _move_run_session(run_id: UUID, source: State, target: State) -> int:

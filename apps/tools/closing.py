@@ -14,16 +14,17 @@ def finish(session_id: UUID) -> bool:
 
     False when the session is not ended, or a mutation stays unknown.
     """
-    session = ToolSession.objects.select_related("workflow").filter(pk=session_id).first()
-    if session is None or session.state != ToolSession.State.ENDED:
+    chain = ledger.chain_of(session_id)
+    if chain is None or not chain.is_ended:
         return False
-    opened = ledger.open_journal(session)
+    if chain.is_sealed:
+        return True
+    opened = chain.open()
     try:
         with opened.exclusive():
-            receipts.settle_session(session, opened)
-            if receipts.open_intents(session_id=session_id).exists():
+            if (chain.open_intents or opened.last_seq() != chain.last_seq) and receipts.settle_chain(chain, opened):
                 return False
-            ledger.store_seal(session, opened.seal())
+            ledger.store_seal(session_id, opened.seal())
     finally:
         opened.close()
     return True
@@ -37,9 +38,10 @@ def finish_ended() -> int:
 def drop_journals(ended_before: datetime) -> int:
     """Delete the journals of sessions that were sealed long ago: the ledger has their rows. Returns how many."""
     dropped = 0
-    for session in ToolSession.objects.select_related("workflow").filter(ended_at__lt=ended_before, seal__isnull=False):
-        path = ledger.journal_path(session)
-        if path.exists():
-            path.unlink()
+    old = ToolSession.objects.filter(ended_at__lt=ended_before, seal__isnull=False)
+    for session_id in old.values_list("pk", flat=True).iterator():
+        chain = ledger.chain_of(session_id)
+        if chain is not None and chain.path.exists():
+            chain.path.unlink()
             dropped += 1
     return dropped

@@ -21,14 +21,14 @@ from uuid import UUID
 
 from django.db import connections
 
-from apps.tools import dispatch, ledger, wire
+from apps.tools import dispatch, identity, ledger, wire
 from apps.tools.actions import token_digest
 from apps.tools.desk import Fence, ListenerDesk, Shared
 from apps.tools.envelope import Call, Envelope, failure
 from apps.tools.errors import BOUNDARY, Code, SessionRefused
-from apps.tools.models import ToolSession
 from apps.tools.work import Databases
-from apps.tools.workflow_db import writing
+from apps.tools.workflow_db import database
+from apps.workflows.places import data_places
 
 IN_FLIGHT = 16
 CONNECTIONS = 64
@@ -69,17 +69,19 @@ class ToolEndpoint:
 
     def arm(self, path: Path) -> None:
         """Listen on `path`; when this returns a step can connect. Raises the fence in the workflow's database first."""
-        session = ToolSession.objects.select_related("workflow").get(pk=self.session_id)
-        if self._token_sha256 and self._token_sha256 != session.token_sha256:
-            raise SessionRefused("The token is not this session's. The socket was not armed.", code=Code.NOT_OWNER)
-        self._raise_fence(session)
-        self._journal = ledger.open_journal(session)
+        chain = ledger.chain_of(self.session_id)
+        if chain is None or chain.is_ended:
+            raise SessionRefused("The session has ended. The socket was not armed.", code=Code.SESSION_ENDED)
+        self._check_token()
+        self._raise_fence(chain)
+        self._journal = chain.open()
         self._importing = ledger.Import(self.session_id, self._journal)
         self._shared = Shared(self.session_id, self._journal, self._fence, self._max_calls)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(path))
         os.chmod(path, 0o666)  # noqa: S103 - only this sandbox is given the name; the folder is 0711
         listener.listen(CONNECTIONS)
+        listener.settimeout(IMPORT_EVERY_S)
         self._listener, self._path, self.state = listener, path, State.ARMED
         self._thread = threading.Thread(target=self._accept, name=f"tools-{self.session_id}", daemon=True)
         self._thread.start()
@@ -123,21 +125,24 @@ class ToolEndpoint:
     ) -> None:
         self.close()
 
-    def _raise_fence(self, session: ToolSession) -> None:
-        fence = self._fence()
-        if session.run_id is None or fence is None or session.db_access != "read-write":
+    def _check_token(self) -> None:
+        if not self._token_sha256:
             return
-        databases = Databases()
-        try:
-            writing.raise_fence(databases.of(session.workflow.team_id, session.workflow_id), session.run_id, fence)
-        finally:
-            databases.close()
+        caller = identity.read_caller(self._token_sha256)
+        if caller is None or caller.session.id != self.session_id:
+            raise SessionRefused("The token is not this session's. The socket was not armed.", code=Code.NOT_OWNER)
+
+    def _raise_fence(self, chain: ledger.Chain) -> None:
+        fence = self._fence()
+        if fence is None or chain.run_id is None:
+            return
+        path = data_places().workflow(str(chain.team_id), str(chain.workflow_id)).database
+        database.raise_fence(path, chain.run_id, fence)
 
     def _accept(self) -> None:
         """Take connections, and once a second import what was written meanwhile: pages see calls as they happen."""
         listener = self._listener
         assert listener is not None  # noqa: S101 - set before the thread starts
-        listener.settimeout(IMPORT_EVERY_S)
         try:
             while self.state in (State.ARMED, State.OPEN):
                 try:

@@ -9,8 +9,9 @@ from django.core.cache import cache
 
 from apps.tools import ledger
 from apps.tools.desk import Answer
+from apps.tools.errors import JournalClosed
 from apps.tools.journal import Entry
-from apps.tools.models import ToolCall, ToolSession
+from apps.tools.models import ToolCall
 from apps.tools.work import Databases
 
 CALLS_A_MINUTE = 6000
@@ -48,8 +49,10 @@ class HttpDesk:
         """The ledger remembers."""
 
     def append(self, session_id: UUID, entry: Entry) -> None:
-        session = ToolSession.objects.select_related("workflow").get(pk=session_id)
-        opened = ledger.open_journal(session)
+        chain = ledger.chain_of(session_id)
+        if chain is None or chain.is_sealed:
+            raise JournalClosed("The chain of this session is sealed.")
+        opened = chain.open()
         try:
             ledger.import_row(session_id, opened, opened.append(entry))
         finally:

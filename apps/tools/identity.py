@@ -12,11 +12,9 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from apps.accounts import access
 from apps.accounts.roles import Role
-from apps.tools import actions, catalogue
+from apps.tools import actions, catalogue, driver
 from apps.tools.catalogue import Tool
 from apps.tools.errors import Code
 from apps.tools.models import ToolSession
@@ -82,9 +80,7 @@ class Rejected(Exception):
 
 def read_caller(token_sha256: str) -> Caller | None:
     """The one read of a call. None when no session ever had this token."""
-    connection.ensure_connection()
-    with connection.wrap_database_errors:  # the driver's own call: Django's cursor would cost as much as all the rest
-        row = connection.connection.execute(_BY_TOKEN[connection.vendor], (token_sha256,)).fetchone()
+    row = driver.one(_BY_TOKEN, [token_sha256])
     return None if row is None else _caller(row)
 
 
@@ -172,7 +168,7 @@ _FACTS = (
     "attempt_id",
 )
 _WIDTH = len(_FACTS)
-_SELECT = f"""
+_BY_TOKEN = f"""
     SELECT {", ".join(f"s.{name}" for name in _FACTS)}, {", ".join(f"p.{name}" for name in _FACTS)},
            w.team_id, CAST(s.tools AS TEXT), s.db_access, u.is_active, m.role
       FROM tools_toolsession s
@@ -180,9 +176,8 @@ _SELECT = f"""
       JOIN accounts_user u ON u.id = s.acting_user_id
       LEFT JOIN tools_toolsession p ON p.id = s.parent_id
       LEFT JOIN accounts_membership m ON m.team_id = w.team_id AND m.user_id = s.acting_user_id
-     WHERE s.token_sha256 =
+     WHERE s.token_sha256 = %s
 """  # noqa: S608 - made of the constants above
-_BY_TOKEN = {"sqlite": _SELECT + "?", "postgresql": _SELECT + "%s"}
 
 
 @lru_cache(maxsize=4096)
@@ -193,7 +188,7 @@ def _caller(row: tuple[Any, ...]) -> Caller:
     return Caller(
         _facts(session),
         None if parent[0] is None else _facts(parent),
-        _uuid(team_id),
+        driver.as_uuid(team_id),
         catalogue.callable_with(frozenset(json.loads(tools)), db_access),
         db_access,
         bool(user_is_active),
@@ -203,14 +198,9 @@ def _caller(row: tuple[Any, ...]) -> Caller:
 
 def _facts(row: Any) -> SessionFacts:
     key, kind, name, state, workflow, user, parent, run, step, attempt = row
-    ids = [None if each is None else _uuid(each) for each in (key, workflow, parent, run, attempt)]
+    ids = [None if each is None else driver.as_uuid(each) for each in (key, workflow, parent, run, attempt)]
     session_id, workflow_id, parent_id, run_id, attempt_id = ids
     assert session_id is not None  # noqa: S101 - primary key
     assert workflow_id is not None  # noqa: S101 - not null
     texts = (str(session_id), str(workflow_id), str(run_id or ""), step, str(attempt_id or ""))
     return SessionFacts(session_id, kind, name, state, workflow_id, user, parent_id, run_id, step, attempt_id, texts)
-
-
-def _uuid(value: Any) -> UUID:
-    """SQLite keeps 32 hexadecimal digits, PostgreSQL gives a UUID."""
-    return value if isinstance(value, UUID) else UUID(value)

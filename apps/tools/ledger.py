@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.tools import journal
+from apps.tools import driver, journal
 from apps.tools.journal import Entry, Journal, Row
 from apps.tools.models import LedgerSeal, ToolCall, ToolSession
 from apps.workflows.places import data_places
@@ -43,14 +43,58 @@ class Verdict:
         return not self.problems
 
 
-def open_journal(session: ToolSession) -> Journal:
-    """The session's journal, for appending. Close it."""
-    return Journal(journal_path(session), key_of(session.attempt_id or session.pk))
+@dataclass(frozen=True)
+class Chain:
+    """What of a session's row its journal and its seal depend on."""
+
+    session_id: UUID
+    team_id: UUID
+    workflow_id: UUID
+    run_id: UUID | None
+    attempt_id: UUID | None
+    is_ended: bool
+    is_sealed: bool
+    open_intents: int
+    last_seq: int
+
+    @property
+    def path(self) -> Path:
+        workflow = data_places().workflow(str(self.team_id), str(self.workflow_id))
+        return workflow.root / "journals" / f"{self.session_id}.jsonl"
+
+    def open(self) -> Journal:
+        """The session's journal, for appending. Close it."""
+        return Journal(self.path, key_of(self.attempt_id or self.session_id))
 
 
-def journal_path(session: ToolSession) -> Path:
-    workflow = data_places().workflow(str(session.workflow.team_id), str(session.workflow_id))
-    return workflow.root / "journals" / f"{session.pk}.jsonl"
+def chain_of(session_id: UUID) -> Chain | None:
+    """One read for all of it: every attempt begins and ends a chain."""
+    row = driver.one(_CHAIN, [session_id])
+    if row is None:
+        return None
+    team, workflow, run, attempt, state, sealed, intents, last = row
+    return Chain(
+        session_id,
+        driver.as_uuid(team),
+        driver.as_uuid(workflow),
+        driver.as_optional_uuid(run),
+        driver.as_optional_uuid(attempt),
+        state == ToolSession.State.ENDED,
+        sealed is not None,
+        intents,
+        last or 0,
+    )
+
+
+_CHAIN = """
+    SELECT w.team_id, s.workflow_id, s.run_id, s.attempt_id, s.state, l.session_id,
+           (SELECT count(*) FROM tools_receipt r WHERE r.session_id = s.id AND r.state IN ('intent', 'unknown')),
+           (SELECT max(c.seq) FROM tools_toolcall c WHERE c.session_id = s.id)
+      FROM tools_toolsession s
+      JOIN workflows_workflow w ON w.id = s.workflow_id
+      LEFT JOIN tools_ledgerseal l ON l.session_id = s.id
+     WHERE s.id = %s
+"""
 
 
 def key_of(subject: UUID) -> bytes:
@@ -99,16 +143,14 @@ def import_row(session_id: UUID, opened: Journal, row: Row) -> None:
         Import(session_id, opened).run()
 
 
-def store_seal(session: ToolSession, seal: journal.Seal) -> None:
-    LedgerSeal.objects.get_or_create(
-        session=session,
-        defaults={
-            "rows": seal.rows,
-            "last_hmac": seal.last_hmac,
-            "hmac": seal.hmac,
-            "sealed_at": timezone.now(),
-        },
-    )
+def store_seal(session_id: UUID, seal: journal.Seal) -> None:
+    driver.changed(_SEALING, [session_id, seal.rows, seal.last_hmac, seal.hmac, timezone.now()])
+
+
+_SEALING = (
+    "INSERT INTO tools_ledgerseal (session_id, rows, last_hmac, hmac, sealed_at)"
+    " VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+)
 
 
 def verify(session_id: UUID) -> Verdict:
@@ -159,7 +201,8 @@ def _store(session_id: UUID, rows: list[Row]) -> int:
 
 
 def _last_seq(session_id: UUID) -> int:
-    return ToolCall.objects.filter(session_id=session_id).order_by("-seq").values_list("seq", flat=True).first() or 0
+    row = driver.one("SELECT max(seq) FROM tools_toolcall WHERE session_id = %s", [session_id])
+    return (row and row[0]) or 0
 
 
 def _stored(row: Row) -> tuple[Any, ...]:

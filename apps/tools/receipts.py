@@ -11,10 +11,11 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from apps.tools import journal, ledger
+from apps.tools import driver, journal, ledger
 from apps.tools.catalogue import find
 from apps.tools.identity import SessionFacts
 from apps.tools.journal import Entry, Journal, Row
+from apps.tools.ledger import Chain
 from apps.tools.models import Receipt, ToolSession
 from apps.tools.work import Databases, Work
 from apps.tools.workflow_db import writing
@@ -41,10 +42,7 @@ def intend(work: Work) -> bool:
         timezone.now(),
         work.caller.id,
     ]
-    connection.ensure_connection()
-    with connection.wrap_database_errors:  # as in `identity.read_caller`
-        cursor = connection.connection.execute(_INTEND[connection.vendor], [_adapted(value) for value in values])
-    return bool(cursor.rowcount == 1)
+    return driver.changed(_INTEND[connection.vendor], values) == 1
 
 
 def find_receipt(call_id: UUID) -> Receipt | None:
@@ -67,33 +65,45 @@ def applied_by(run_id: UUID, step_id: str) -> QuerySet[Receipt]:
 def settle(attempt_id: UUID) -> list[Receipt]:
     """Read back what became of every open mutation of an attempt; returns those that stay unknown (none, for the
     workflow's database: a mutation that has no receipt there is made void, and can never apply after this)."""
-    for session in ToolSession.objects.select_related("workflow").filter(attempt_id=attempt_id):
-        opened = ledger.open_journal(session)
+    for session_id in ToolSession.objects.filter(attempt_id=attempt_id).values_list("pk", flat=True):
+        chain = ledger.chain_of(session_id)
+        if chain is None:
+            continue
+        opened = chain.open()
         try:
             with opened.exclusive():
-                settle_session(session, opened)
+                settle_chain(chain, opened)
         finally:
             opened.close()
     return list(open_intents(attempt_id))
 
 
-def settle_session(session: ToolSession, opened: Journal) -> None:
-    """The same for one session, under its journal's lock: import, read back, add the rows nobody lived to write."""
-    importing = ledger.Import(session.pk, opened)
+def settle_chain(chain: Chain, opened: Journal) -> bool:
+    """The same for one session, under its journal's lock: import, read back, add the rows nobody lived to write.
+
+    True when something stays unknown.
+    """
+    importing = ledger.Import(chain.session_id, opened)
     importing.run()
+    intents = list(open_intents(session_id=chain.session_id).select_related("session"))
+    if not intents:
+        return False
     databases = Databases()
     try:
-        for receipt in open_intents(session_id=session.pk):
-            kept = writing.settle(
-                databases.of(session.workflow.team_id, session.workflow_id),
-                Mark(receipt.pk, receipt.session_id, receipt.argument_digest, receipt.run_id, None),
-            )
+        for receipt in intents:
+            kept = writing.settle(databases.of(chain.team_id, chain.workflow_id), _mark(receipt))
             state = State.APPLIED if kept.applied else State.NOT_SENT
             Receipt.objects.filter(pk=receipt.pk).update(state=state, result=kept.result, settled_at=timezone.now())
-            opened.append_settled(_entry_of(receipt, session, state))
+            if not chain.is_sealed:
+                opened.append_settled(_entry_of(receipt, receipt.session, state))
     finally:
         databases.close()
     importing.run()
+    return open_intents(session_id=chain.session_id).exists()
+
+
+def _mark(receipt: Receipt) -> Mark:
+    return Mark(receipt.pk, receipt.session_id, receipt.argument_digest, receipt.run_id, None)
 
 
 def settle_answered(rows: Sequence[Row]) -> None:
@@ -117,9 +127,7 @@ def read(work: Work, call_id: UUID) -> dict[str, Any] | None:
         return None
     if receipt.state in SETTLED_OUTCOMES and receipt.state != State.APPLIED:
         return _shown(receipt, receipt.state, receipt.result)
-    kept = writing.settle(
-        work.database, Mark(receipt.pk, receipt.session_id, receipt.argument_digest, receipt.run_id, None)
-    )
+    kept = writing.settle(work.database, _mark(receipt))
     state = State.APPLIED if kept.applied else State.NOT_SENT
     return _shown(receipt, state, kept.result)
 
@@ -181,20 +189,12 @@ def _entry_of(receipt: Receipt, session: ToolSession, state: str) -> Entry:
     )
 
 
-def _adapted(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return value if connection.features.has_native_uuid_field else value.hex
-    if hasattr(value, "isoformat"):
-        return connection.ops.adapt_datetimefield_value(value)
-    return value
-
-
 _COLUMNS = "id, session_id, workflow_id, run_id, step_id, attempt_id, tool, argument_digest, made_at"
 _INTEND_TEXT = (
     f"INSERT INTO tools_receipt ({_COLUMNS}, state)"  # noqa: S608 - constants only
     " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, 'intent' FROM tools_toolsession WHERE id = %s AND state = 'live'"
 )
 _INTEND = {
-    "sqlite": _INTEND_TEXT.replace("%s", "?") + " ON CONFLICT DO NOTHING",
+    "sqlite": _INTEND_TEXT + " ON CONFLICT DO NOTHING",
     "postgresql": _INTEND_TEXT + " FOR SHARE ON CONFLICT DO NOTHING",
 }

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from apps.tools import closing, ledger
 from apps.tools.errors import JournalClosed
 from apps.tools.journal import Entry, Journal, row_hmac
-from apps.tools.models import LedgerSeal, ToolCall, ToolSession
+from apps.tools.models import LedgerSeal, ToolCall
 from engine.ids import uuid7
 from tests.tools import world
 
@@ -135,7 +135,7 @@ def test_the_key_lies_in_a_file_outside_the_database_and_is_another_for_each_att
 
 
 def test_an_import_may_be_repeated_and_begun_anew(session):
-    again = ledger.open_journal(ToolSession.objects.select_related("workflow").get(pk=session.pk))
+    again = ledger.chain_of(session.pk).open()
     assert ledger.Import(session.pk, again).run() == 0
     ToolCall.objects.filter(session=session, seq__gt=4).delete()
     assert ledger.Import(session.pk, again).run() == 2
@@ -144,7 +144,7 @@ def test_an_import_may_be_repeated_and_begun_anew(session):
 
 
 def test_a_sealed_journal_takes_no_row(session):
-    opened = ledger.open_journal(ToolSession.objects.select_related("workflow").get(pk=session.pk))
+    opened = ledger.chain_of(session.pk).open()
     with pytest.raises(JournalClosed):
         opened.append(entry(session))
     opened.close()

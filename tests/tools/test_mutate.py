@@ -173,7 +173,7 @@ def test_a_call_that_was_settled_as_never_sent_can_never_apply(db):
 def test_a_writer_with_an_old_fence_changes_nothing(db):
     run = uuid7()
     mutate(db, "INSERT INTO notes (who) VALUES ('a')", run_id=run, fence=1)
-    writing.raise_fence(db, run, 3)
+    database.raise_fence(db.path, run, 3)
     assert refusal(db, "INSERT INTO notes (who) VALUES ('b')", run_id=run, fence=2).code == Code.LEASE_LOST
     mutate(db, "INSERT INTO notes (who) VALUES ('c')", run_id=run, fence=3)
     mutate(db, "INSERT INTO notes (who) VALUES ('d')", run_id=run, fence=4)
@@ -184,8 +184,8 @@ def test_a_writer_with_an_old_fence_changes_nothing(db):
 
 def test_a_fence_never_goes_down(db):
     run = uuid7()
-    writing.raise_fence(db, run, 5)
-    writing.raise_fence(db, run, 2)
+    database.raise_fence(db.path, run, 5)
+    database.raise_fence(db.path, run, 2)
     assert refusal(db, "DELETE FROM notes", run_id=run, fence=4).code == Code.LEASE_LOST
 
 

@@ -67,9 +67,9 @@ def test_a_token_whose_session_has_ended_is_session_ended(workflow):
 def test_after_the_run_was_cancelled_a_step_is_refused(workflow):
     run = world.open_run(workflow)
     step = world.open_step(run)
-    with world.client_of(step) as client, transaction.atomic():
-        actions.end_sessions_of_run(run.run_id, "cancelled")
-    with connected(step, step.token) as client:
+    with world.client_of(step) as client:
+        with transaction.atomic():
+            actions.end_sessions_of_run(run.run_id, "cancelled")
         assert code_of(client.query("SELECT 1")) == "session_ended"
 
 

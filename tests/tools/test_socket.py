@@ -240,6 +240,12 @@ def test_a_socket_is_armed_only_for_the_session_of_the_token(step):
         tools.arm(folder / "tools.sock")
 
 
+def test_no_socket_is_armed_for_a_session_that_has_ended(step):
+    world.end(step.session)
+    with world.sockets() as folder, pytest.raises(SessionRefused):
+        ToolEndpoint(step.session.pk).arm(folder / "tools.sock")
+
+
 def test_a_connection_handed_to_a_sibling_stays_its_owners_and_dies_with_it():
     """A step can pass an open connection over a path socket in the shared code folder: no identity moves with it."""
     run = world.open_run(world.make_workflow())

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from apps.tools.workflow_db import database, migrations, reading, writing
+from apps.tools.workflow_db import database, migrations, reading
 from apps.tools.workflow_db.database import Database
 from apps.tools.workflow_db.migrations import Migration
 from apps.workflows.models import Workflow
@@ -35,8 +35,7 @@ def describe(workflow: Workflow) -> dict[str, Any]:
 
 def raise_fence(workflow: Workflow, run_id: UUID, fence: int) -> None:
     """From now on a worker with a lower fence of this run changes nothing here."""
-    with open_database(workflow) as opened:
-        writing.raise_fence(opened, run_id, fence)
+    database.raise_fence(places_of(workflow).database, run_id, fence)
 
 
 def apply_migrations(workflow: Workflow) -> list[str]:

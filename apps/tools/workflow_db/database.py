@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
+from uuid import UUID
 
 from apps.tools.errors import Code, ToolFailure
 from apps.tools.workflow_db import hints, reserved
@@ -22,6 +26,7 @@ BUSY_S = 5.0
 VALUE_LIMIT = 8 * 1024 * 1024
 MAX_PAGES = 1024 * 1024  # of 4 KiB
 PROGRESS_OPS = 20_000
+KEPT_OPEN = 8
 LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LENGTH: VALUE_LIMIT,
@@ -62,8 +67,8 @@ class Connection:
         for limit, value in LIMITS.items():
             raw.setlimit(limit, value)
         raw.create_function("regexp", 2, self._regexp, deterministic=True)
-        for table in TABLE_FUNCTIONS:  # SQLite declares them at their first use, which the guard would deny
-            raw.execute(f"SELECT 0 FROM {table} LIMIT 0")  # noqa: S608 - constants
+        # SQLite declares table functions at their first use, which the guard would deny.
+        raw.execute(f"SELECT 0 FROM {', '.join(TABLE_FUNCTIONS)} LIMIT 0")  # noqa: S608 - constants
         raw.set_authorizer(self._guard)
         raw.set_progress_handler(self._too_late, PROGRESS_OPS)
 
@@ -171,21 +176,68 @@ class Database:
 
 
 def make(path: Path) -> None:
-    """The database with the platform's tables, made when it is not there yet. Closed to all but the platform's user."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    raw = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S)
-    try:
-        present = raw.execute("SELECT count(*) FROM sqlite_master WHERE name GLOB '_pulse_*' AND type = 'table'")
-        if present.fetchone()[0] == len(reserved.TABLES):
+    """The database with the platform's tables, made when it is not there yet. Closed to all but the platform's user.
+
+    It is held open for a while by one more connection that nobody uses: SQLite writes the whole log back, with a sync,
+    each time the last connection of a process closes, and attempts open and close theirs all the time.
+    """
+    with _keeping:
+        if _is_kept(path):
             return
-        raw.execute("PRAGMA journal_mode=WAL").fetchone()
-        raw.execute("BEGIN IMMEDIATE")
-        for table in reserved.TABLES:
-            raw.execute(table)
-        raw.execute("COMMIT")
-    finally:
-        raw.close()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        raw = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
+        _make_tables(raw)
+        _keep(path, raw)
+
+
+def raise_fence(path: Path, run_id: UUID, fence: int) -> None:
+    """From now on a writer with a lower fence of this run changes nothing: `writing.mutate` compares."""
+    make(path)
+    with _keeping:
+        _kept[path].raw.execute(reserved.RAISE_FENCE, (str(run_id), fence))
+
+
+def _make_tables(raw: sqlite3.Connection) -> None:
+    present = raw.execute("SELECT count(*) FROM sqlite_master WHERE name GLOB '_pulse_*' AND type = 'table'")
+    if present.fetchone()[0] == len(reserved.TABLES):
+        return
+    raw.execute("PRAGMA journal_mode=WAL").fetchone()
+    raw.execute("BEGIN IMMEDIATE")
+    for table in reserved.TABLES:
+        raw.execute(table)
+    raw.execute("COMMIT")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    inode: int
+    process: int
+    raw: sqlite3.Connection
+
+
+_keeping = threading.Lock()
+_kept: OrderedDict[Path, _Kept] = OrderedDict()
+
+
+def _is_kept(path: Path) -> bool:
+    kept = _kept.get(path)
+    if kept is None or kept.process != os.getpid():
+        return False
+    try:
+        return path.stat().st_ino == kept.inode
+    except FileNotFoundError:
+        return False
+
+
+def _keep(path: Path, raw: sqlite3.Connection) -> None:
+    old = [_kept.pop(path, None)]
+    if len(_kept) >= KEPT_OPEN:
+        old.append(_kept.popitem(last=False)[1])
+    for kept in old:
+        if kept is not None and kept.process == os.getpid():  # a forked child leaves its parent's alone
+            kept.raw.close()
+    _kept[path] = _Kept(path.stat().st_ino, os.getpid(), raw)
 
 
 def _is_denial(error: Exception) -> bool:

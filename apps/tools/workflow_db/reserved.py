@@ -16,6 +16,10 @@ CREATE TABLE IF NOT EXISTS _pulse_migrations (
     name TEXT PRIMARY KEY, digest TEXT NOT NULL, snapshot TEXT, at TEXT NOT NULL
 ) WITHOUT ROWID
 """
+RAISE_FENCE = (
+    "INSERT INTO _pulse_fences (run_id, fence) VALUES (?, ?)"
+    " ON CONFLICT (run_id) DO UPDATE SET fence = max(fence, excluded.fence)"
+)
 TABLES = (RECEIPTS, FENCES, MIGRATIONS)
 
 
@@ -46,10 +50,7 @@ _TEXTS = {
     "commit": "COMMIT",
     "rollback": "ROLLBACK",
     "fence": "SELECT fence FROM _pulse_fences WHERE run_id = ?",
-    "raise_fence": (
-        "INSERT INTO _pulse_fences (run_id, fence) VALUES (?, ?)"
-        " ON CONFLICT (run_id) DO UPDATE SET fence = max(fence, excluded.fence)"
-    ),
+    "raise_fence": RAISE_FENCE,
     "receipt": "SELECT state, result, argument_digest, session_id, at FROM _pulse_receipts WHERE call_id = ?",
     "add_receipt": (
         "INSERT INTO _pulse_receipts (call_id, state, run_id, session_id, argument_digest, result, at)"

@@ -67,13 +67,6 @@ def mutate(database: Database, statements: Sequence[Statement], mark: Mark) -> d
     return result
 
 
-def raise_fence(database: Database, run_id: UUID, fence: int) -> None:
-    """From now on a writer with a lower fence of this run is refused."""
-    writer = database.writer
-    with writer.writing():
-        writer.for_platform(writer.statements.raise_fence, (str(run_id), fence))
-
-
 def read_receipt(database: Database, call_id: UUID) -> Kept | None:
     row = database.writer.for_platform(database.writer.statements.receipt, (str(call_id),)).fetchone()
     if row is None:
