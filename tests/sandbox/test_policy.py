@@ -128,7 +128,8 @@ def test_a_folder_below_one_that_the_runner_cannot_enter_is_refused(bench: Bench
 
 
 def test_a_folder_of_a_stranger_is_refused(bench: Bench) -> None:
-    os.chown(bench.workflow.code / "review", 12345, 12345)
+    os.chown(bench.workflow.code / "review", 12345, bench.runner.gid)
+    (bench.workflow.code / "review").chmod(0o770)
     assert refusal(bench.declared(), bench.host()) is Reason.GRANT_UNREADABLE
 
 

@@ -33,10 +33,13 @@ class Runner:
 
     def barred_from(self, path: Path) -> Path | None:
         """The first folder on the way to `path` that the runner cannot enter; None when the way is open."""
-        for folder in reversed(Path(os.path.realpath(path)).parents):
+        parts = os.path.realpath(path).split("/")[1:-1]
+        folder = "/"
+        for part in ("", *parts):
+            folder = os.path.join(folder, part) if part else folder
             try:
-                if not self.may(folder.stat(), ENTER):
-                    return folder
+                if not self.may(os.stat(folder), ENTER):
+                    return Path(folder)
             except OSError:
-                return folder
+                return Path(folder)
         return None

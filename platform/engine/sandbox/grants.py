@@ -118,8 +118,9 @@ def refuse_nested(mounts: Iterable[Mount]) -> None:
             raise SandboxRefused(Reason.POLICY_NESTED_MOUNT, f"Two mounts are to appear at {mount.dest}.")
         taken.add(mount.dest)
     for dest in taken:
-        for upper in Path(dest).parents:
-            if str(upper) in taken:
+        upper = dest
+        while upper := upper.rpartition("/")[0]:
+            if upper in taken:
                 raise SandboxRefused(Reason.POLICY_NESTED_MOUNT, f"{dest} would be mounted below {upper}.")
         if not dest.startswith(("/pulse/", "/run/pulse/")) or ".." in dest.split("/"):
             raise SandboxRefused(Reason.POLICY_NESTED_MOUNT, f"{dest} is no place for a mount.")
@@ -141,16 +142,20 @@ def refuse_conflicts(mounts: Iterable[Mount]) -> None:
 
 def refuse_forbidden(mounts: Iterable[Mount], closed: Iterable[Path], kept: Iterable[Path]) -> None:
     """Nothing in a `closed` folder is ever mounted, nor anything that is or holds one of these or a `kept` path."""
-    closed_places = [Path(os.path.realpath(place)) for place in closed]
-    places = [*closed_places, *(Path(os.path.realpath(place)) for place in kept)]
+    closed_places = [os.path.realpath(place) for place in closed]
+    places = [*closed_places, *(os.path.realpath(place) for place in kept)]
     for mount in mounts:
+        real = str(mount.real)
         if mount.status == "granted" and (
-            any(place.is_relative_to(mount.real) for place in places)
-            or any(mount.real.is_relative_to(place) for place in closed_places)
+            any(_holds(real, place) for place in places) or any(_holds(place, real) for place in closed_places)
         ):
             raise SandboxRefused(
                 Reason.POLICY_FORBIDDEN_PATH, f"{mount.source} is, or holds, what no step may see ({mount.real})."
             )
+
+
+def _holds(folder: str, path: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _writes(mount: Mount) -> bool:
@@ -158,8 +163,8 @@ def _writes(mount: Mount) -> bool:
 
 
 def _open_root(wish: Wish, data_root: Path) -> int:
-    real = Path(os.path.realpath(wish.root))
-    if wish.kind != "socket" and not real.is_relative_to(os.path.realpath(data_root)):
+    real = os.path.realpath(wish.root)
+    if wish.kind != "socket" and not _holds(os.path.realpath(data_root), real):
         raise SandboxRefused(Reason.GRANT_ESCAPES_ROOT, f"{wish.root} does not lie in the data folder {data_root}.")
     try:
         return os.open(real, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -24,7 +24,7 @@ from engine.sandbox.policy import Policy
 
 START_TIMEOUT_S = 20.0
 _MOST_STATUS = 64 * 1024
-_TIE_POLL_S = 0.0005
+_TIE_POLL_S = 0.001
 
 
 @dataclass(frozen=True)
