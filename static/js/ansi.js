@@ -2,10 +2,11 @@
 "use strict";
 (() => {
   // CSI sequences, OSC and other strings (links and titles among them), then single escapes, 7-bit and C1 alike.
+  // A string without its end loses only its beginning: what follows is text that somebody wants to read.
   const CONTROL =
-    /(?:\x1b\[|\x9b)([0-9;:?<=>]*)[ -/]*([@-~])|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)|\x1b[ -/]*[0-~]|\x1b/g;
+    /(?:\x1b\[|\x9b)([0-9;:?<=>]*)[ -/]*([@-~])|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|\x1b[ -/]*[0-~]|\x1b/g;
   const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g;
-  const MOST_SPANS = 120; // of one line: a million escapes must not become a million nodes
+  const MOST_SPANS = 40; // of one line: a million escapes must not become a million nodes
 
   const mark = (character) => {
     const code = character.codePointAt(0);
@@ -84,7 +85,11 @@
     const text = lastDrawn(raw);
     let from = 0;
     const put = (until) => {
-      if (until > from) found.push([names(style), text.slice(from, until).replace(HIDDEN, mark)]);
+      if (until <= from) return;
+      const shown = text.slice(from, until).replace(HIDDEN, mark);
+      const last = found[found.length - 1];
+      if (last && last[0] === names(style)) last[1] += shown;
+      else found.push([names(style), shown]);
     };
     CONTROL.lastIndex = 0;
     for (let hit = CONTROL.exec(text); hit; hit = CONTROL.exec(text)) {

@@ -2,7 +2,7 @@
 // Protocol: docs/reference/live.md. The server's rows are the truth; this file holds only how far the page got.
 "use strict";
 (() => {
-  const SILENT_MS = 15000; // nothing heard for so long, not even a ping: the line is dead though it looks open
+  const SILENT_MS = 12000; // nothing heard for so long, not even a ping: the line is dead though it looks open
   const LONGEST_WAIT_MS = 15000;
   const SIGNED_OUT = 4401;
   const body = document.body;
@@ -73,17 +73,22 @@
       topic.seen = message.seq;
     } else if (message.type === "fragment") show(message);
     else if (message.type === "stale") refetch(message.names);
-    else if (message.type === "refused") topics.delete(message.topic);
-    if (message.type === "caught_up") {
+    else if (message.type === "refused") {
+      topics.delete(message.topic);
+      arrived(message.topic);
+    } else if (message.type === "caught_up") {
       topic.after = Math.max(topic.after, message.seq);
-      waiting.delete(message.topic);
-      if (waiting.size === 0) {
-        tries = 0;
-        say("live");
-      }
-    }
+      if (!message.more) arrived(message.topic);
+    } else if (message.count > topic.after) topic.after = message.count; // of a log
     topic.takes.forEach((taker) => taker(message));
     body.dispatchEvent(new CustomEvent(`pulse:${message.type}`, { detail: message }));
+  };
+
+  const arrived = (name) => {
+    waiting.delete(name);
+    if (waiting.size > 0) return;
+    tries = 0;
+    say(topics.size ? "live" : "stale");
   };
 
   const show = (message) => {
@@ -122,8 +127,8 @@
   };
   const unsubscribe = (name) => {
     topics.delete(name);
-    waiting.delete(name);
     tell({ type: "unsubscribe", topic: name });
+    if (waiting.has(name)) arrived(name);
   };
 
   setInterval(() => {
@@ -135,7 +140,7 @@
       dead.close();
       open();
     }
-  }, 2000);
+  }, 1000);
   addEventListener("online", () => {
     tries = 0;
     open();

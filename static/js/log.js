@@ -23,14 +23,18 @@
       this.picked = 0;
       this.following = true;
       this.drawing = 0;
+      this.drawn = new Map(); // number -> {line, looks, node}: what is on the screen
       this.bind();
-      const hash = /^#L(\d+)$/.exec(location.hash);
-      if (hash) this.pick(Number(hash[1]), false);
+      if (this.toHash()) this.follow(false);
       else if (root.dataset.ended === "false" || root.dataset.failed === "true") this.toEnd();
       else this.follow(false);
       this.draw();
       if (window.pulseLive && root.dataset.topic)
         window.pulseLive.subscribe(root.dataset.topic, this.count, (message) => this.hear(message));
+    }
+    leave() {
+      this.sizes.disconnect();
+      if (window.pulseLive) window.pulseLive.unsubscribe(this.root.dataset.topic);
     }
 
     bind() {
@@ -75,7 +79,8 @@
         history.replaceState(null, "", `#L${number.dataset.line}`);
         this.pick(Number(number.dataset.line), true);
       });
-      new ResizeObserver(() => this.later()).observe(this.view);
+      this.sizes = new ResizeObserver(() => this.later());
+      this.sizes.observe(this.view);
     }
 
     key(event) {
@@ -142,6 +147,11 @@
       else if (!this.following && atEnd && this.root.dataset.ended === "false") this.follow(true);
       this.later();
     }
+    toHash() {
+      const hash = /^#L(\d+)$/.exec(location.hash);
+      if (hash) this.pick(Number(hash[1]), false);
+      return Boolean(hash);
+    }
     pick(number, stay) {
       this.picked = number;
       if (!stay) this.toLine(number);
@@ -197,6 +207,14 @@
         if (!chunk && number % CHUNK === 0) this.chunks.set(index, (chunk = { lines: [], asked: false }));
         if (chunk && chunk.lines.length === number % CHUNK) chunk.lines.push(line);
       });
+      this.forget(Math.floor(first / CHUNK));
+    }
+    // The memory of a page that follows a log for hours is bounded: what is far from `near` is fetched again.
+    forget(near) {
+      for (const old of this.chunks.keys()) {
+        if (this.chunks.size <= CHUNKS_KEPT) break;
+        if (Math.abs(old - near) > 2) this.chunks.delete(old);
+      }
     }
     line(number) {
       const index = Math.floor(number / CHUNK);
@@ -212,6 +230,10 @@
       let pause = 0;
       try {
         const answer = await fetch(`${this.root.dataset.linesUrl}?first=${index * CHUNK}&count=${CHUNK}`);
+        if (answer.status === 410) {
+          this.root.classList.add("is-gone"); // `asked` stays: it will never come
+          return;
+        }
         if (!answer.ok) throw new Error(String(answer.status));
         const got = await answer.json();
         this.cut(got.gap);
@@ -227,10 +249,7 @@
         chunk.asked = false;
         this.later();
       }, pause);
-      for (const old of this.chunks.keys()) {
-        if (this.chunks.size <= CHUNKS_KEPT) break;
-        if (Math.abs(old - index) > 2) this.chunks.delete(old);
-      }
+      this.forget(index);
     }
 
     // --- drawing
@@ -245,13 +264,30 @@
       const virtual = top * this.ratio;
       const first = Math.max(0, Math.floor(virtual / ROW) - AROUND);
       const last = Math.min(this.places, Math.ceil((virtual + this.view.clientHeight) / ROW) + AROUND);
-      const rows = document.createDocumentFragment();
-      for (let place = first; place < last; place += 1) rows.append(this.row(this.rowAt(place)));
-      this.rows.replaceChildren(rows);
+      // Rows that stay are left alone, so that text which is selected stays selected while the log grows.
+      const drawn = new Map();
+      let next = this.rows.firstChild;
+      for (let place = first; place < last; place += 1) {
+        const number = this.rowAt(place);
+        const line = this.line(number);
+        const looks = [this.needle, number + 1 === this.picked, this.matches[this.match] === number].join();
+        const old = this.drawn.get(number);
+        const kept = old && old.line === line && old.looks === looks ? old : { line, looks, node: this.row(number, line) };
+        drawn.set(number, kept);
+        while (next && next !== kept.node && kept === old) next = this.drop(next);
+        if (next === kept.node) next = next.nextSibling;
+        else this.rows.insertBefore(kept.node, next);
+      }
+      while (next) next = this.drop(next);
+      this.drawn = drawn;
       this.rows.style.transform = `translateY(${top - virtual + first * ROW}px)`;
     }
-    row(number) {
-      const line = this.line(number);
+    drop(node) {
+      const next = node.nextSibling;
+      node.remove();
+      return next;
+    }
+    row(number, line) {
       const row = document.createElement("div");
       row.className = "log-row";
       const link = document.createElement("a");
@@ -294,6 +330,7 @@
       this.needle = wanted.toLowerCase();
       this.matches = [];
       this.match = -1;
+      this.root.classList.toggle("is-searching", Boolean(wanted));
       if (!wanted) {
         this.found.textContent = "";
         this.later();
@@ -316,15 +353,41 @@
     step(by) {
       if (!this.matches.length) return;
       this.match = (this.match + by + this.matches.length) % this.matches.length;
-      this.found.textContent = `line ${(this.match + 1).toLocaleString("en")} of ${this.matches.length.toLocaleString("en")}, ${this.total} matches`;
+      this.found.textContent = `${(this.match + 1).toLocaleString("en")} of ${this.matches.length.toLocaleString("en")} lines, ${this.total} matches`;
       this.toLine(this.matches[this.match] + 1);
     }
   }
 
-  const wake = () =>
-    document.querySelectorAll("[data-log]").forEach((root) => {
-      if (!root.pulseLog) root.pulseLog = new LogView(root);
-    });
-  document.body.addEventListener("htmx:afterSettle", wake);
+  let view = null;
+  const wake = () => {
+    const root = document.querySelector("[data-log]");
+    if (view && view.root === root) return;
+    if (view) view.leave();
+    view = root && new LogView(root);
+  };
+  addEventListener("hashchange", () => view && view.toHash());
+
+  // A step's first attempt, its next one, its end: the same page as the server shows it now, without a reload.
+  let asking = 0;
+  const renew = async () => {
+    asking = 0;
+    const answer = await fetch(location.href);
+    const fresh = answer.ok && new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".run-centre");
+    const here = document.querySelector(".run-centre");
+    if (!fresh || !here) return;
+    const log = fresh.querySelector("[data-log]");
+    if (view && log && log.dataset.topic === view.root.dataset.topic) {
+      const head = here.querySelector(".card-head");
+      if (head) Idiomorph.morph(head, fresh.querySelector(".card-head"), { morphStyle: "outerHTML" });
+    } else if (!view || (log && view.following)) {
+      here.replaceWith(fresh); // who reads further up is left where they are
+      if (window.htmx) htmx.process(fresh);
+      wake();
+      document.body.dispatchEvent(new CustomEvent("pulse:fragment", { detail: { name: "log" } }));
+    }
+  };
+  document.body.addEventListener("pulse:event", (event) => {
+    if (/^(step|attempt)\./.test(event.detail.kind) && !asking) asking = setTimeout(renew, 150);
+  });
   wake();
 })();

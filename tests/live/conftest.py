@@ -1,5 +1,7 @@
 """A page's socket, without a browser: the real consumer, tailer and hub over the real database."""
 
+# mypy: disable-error-code="no-untyped-call"
+# (Channels carries no types.)
 from __future__ import annotations
 
 import asyncio
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.db import connections, transaction
 from django.utils import timezone
@@ -19,7 +22,6 @@ from apps.runs import events
 from apps.runs.kinds import Kind
 from apps.runs.live.consumer import READER_THREADS, READERS, LiveConsumer
 from apps.runs.live.hub import HUB
-from apps.runs.live.topics import RunTopic, TeamTopic
 from apps.runs.models import Run
 from tests import factories
 
@@ -57,11 +59,18 @@ class Page:
             seen.append(await self.next())
         return seen
 
+    async def closed_with(self) -> int:
+        """The code that the server closes it with."""
+        while (message := await self.socket.receive_output(15))["type"] != "websocket.close":
+            pass
+        return int(message["code"])
+
     async def until_caught_up(self, seq: int) -> list[dict[str, Any]]:
         return await self.until(lambda message: message["type"] == "caught_up" and message["seq"] >= seq)
 
     async def close(self) -> None:
-        await self.socket.disconnect()
+        if not self.socket.future.done():
+            await self.socket.disconnect()
 
 
 @pytest.fixture
@@ -90,11 +99,10 @@ def make_run(cast: factories.Cast) -> Run:
 
 def tell(run: Run, *kinds: Kind) -> int:
     """Commits events of a run, each in a transaction of its own; returns the last number."""
-    last = 0
     for kind in kinds or (Kind.STEP_STARTED,):
         with transaction.atomic():
-            last = events.record(run, kind)
-    return last
+            events.record(run, kind)
+    return int(Run.objects.get(pk=run.pk).last_seq)
 
 
 def tell_at_once(run: Run, kind: Kind, count: int) -> None:
@@ -120,7 +128,7 @@ async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _session(user: Any) -> Any:
     session = SessionStore()
-    session["_auth_user_id"] = str(user.pk)
+    session[SESSION_KEY], session[HASH_SESSION_KEY] = str(user.pk), user.get_session_auth_hash()
     session.create()
     return session
 
@@ -151,6 +159,6 @@ async def _close_readers() -> None:
 
     loop = asyncio.get_running_loop()
     await asyncio.gather(*[loop.run_in_executor(READERS, leave) for _ in range(READER_THREADS)])
-    while any(isinstance(topic, RunTopic | TeamTopic) for topic in HUB.watched()):
+    while HUB.watched():
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)

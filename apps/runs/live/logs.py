@@ -48,7 +48,8 @@ class LogFollower(threading.Thread):
 
     def run(self) -> None:
         while True:
-            self._hub.wait_until_watched(LogTopic)
+            if not self._followed:
+                self._hub.wait_until_watched(LogTopic)
             try:
                 self._look()
             except (DatabaseError, InterfaceError):

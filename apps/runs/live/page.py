@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,13 @@ from apps.workflows.places import places_of
 from engine.logs import LogReader
 
 TAIL = 200  # lines shown where there is no script
+# As static/js/ansi.js has them; without script there are no colours.
+_CONTROL = re.compile(
+    r"(?:\x1b\[|\x9b)[0-9;:?<=>]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*[0-~]|\x1b"
+)
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,7 @@ class LogPage:
     seal: dict[str, Any]
     tail: list[str]
     gap: str
+    expired: bool
 
     @property
     def topic(self) -> str:
@@ -36,9 +45,9 @@ def of_attempt(attempt: Attempt) -> LogPage:
     """Needs `attempt.step_run.run.workflow` loaded."""
     step = attempt.step_run
     places = places_of(step.run.workflow).attempt(str(step.run_id), step.step_id, attempt.number)
-    reader = LogReader(places)
-    count = reader.count()
-    gap = reader.gap()
+    with LogReader(places) as reader:
+        count, gap = reader.count(), reader.gap()
+        tail = [plain(str(frames.line_json(line)[3])) for line in reader.last(TAIL, longest=4 * frames.TEXT_SHOWN)]
     return LogPage(
         run_id=step.run_id,
         step_id=step.step_id,
@@ -47,6 +56,12 @@ def of_attempt(attempt: Attempt) -> LogPage:
         ended=attempt.finished_at is not None,
         failed=attempt.outcome not in {"", "succeeded"},
         seal=attempt.seal or {},
-        tail=[str(frames.line_json(line)[3]) for line in reader.last(TAIL)],
+        tail=tail,
         gap=f"{gap.first} {gap.end}" if gap else "",
+        expired=step.run.artifacts_expired,
     )
+
+
+def plain(text: str) -> str:
+    """What a terminal would show last, without its controls; what hides or turns text around is a mark."""
+    return _HIDDEN.sub("\ufffd", _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2]))
