@@ -112,17 +112,22 @@ def test_credentials_of_an_index_are_not_shown(stage: Stage, monkeypatch: pytest
 def test_nothing_is_built_from_source(stage: Stage, index: Path, data_root: Path) -> None:
     """Building runs the package's own code, on the host."""
     data_root.chmod(0o777)
-    planted = f"open({str(data_root / 'sentinel')!r}, 'w').write('x')\n"
+    sentinel = data_root / "sentinel"
+    files = {
+        "back.py": f"open({str(sentinel)!r}, 'w').write('x')\n",
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "back"\nbackend-path = ["."]\n',
+        "PKG-INFO": "Metadata-Version: 2.1\nName: src\nVersion: 1.0\n",
+    }
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
-        for name, text in {"setup.py": planted, "PKG-INFO": "Metadata-Version: 2.1\nName: src\nVersion: 1.0\n"}.items():
+        for name, text in files.items():
             member = tarfile.TarInfo(f"src-1.0/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
     (index / "src-1.0.tar.gz").write_bytes(data.getvalue())
     with pytest.raises(EnvironmentFailed, match="nothing is built from source"):
         built(stage, "src==1.0\n")
-    assert not (data_root / "sentinel").exists()
+    assert not sentinel.exists()
 
 
 @pytest.mark.parametrize(
