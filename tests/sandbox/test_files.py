@@ -109,6 +109,19 @@ def test_a_file_that_grows_is_read_one_byte_too_far_at_most(folder: Beneath) -> 
         folder.read("grows", 1000)
 
 
+def test_a_file_that_has_more_than_it_says_is_given_up_at_the_bound() -> None:
+    """Files of /proc say that they are empty, like one that is about to grow."""
+
+    def bytes_read() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    with Beneath("/proc") as proc:
+        before = bytes_read()
+        with pytest.raises(TooLarge):
+            proc.read("kallsyms", 1000)
+        assert bytes_read() - before < 100_000
+
+
 @pytest.mark.parametrize(
     "name",
     [
