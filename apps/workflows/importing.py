@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from engine.document import WorkflowDocument
 from engine.graph import top_level_packages
 from engine.ids import uuid7
 
-KEEP_REPLACED_S = 24 * 3600
+KEEP_S = 24 * 3600
 
 
 def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Report | None = None) -> Workflow:
@@ -94,7 +95,7 @@ def _install(workflow: Workflow, arrival: _Arrival) -> Workflow:
             ) from wrong
         raise
     swap.keep_replaced()
-    _forget_replaced(target.root / "replaced")
+    _forget_old((target.root / "replaced").glob("*"))
     return workflow
 
 
@@ -118,14 +119,14 @@ def _write_rows(workflow: Workflow, arrival: _Arrival) -> int:
 def _staging_folder(team: Team) -> Path:
     folder = places.data_places().root / "workspaces" / str(team.pk)
     places.make_way(folder)
+    _forget_old(folder.glob(".staging-*"))  # of processes that were killed in the middle
     staging = folder / f".staging-{uuid.uuid4().hex}"
     staging.mkdir(mode=0o700)
     return staging
 
 
-def _forget_replaced(folder: Path) -> None:
-    """Trees that no attempt can have mounted any more."""
-    if folder.is_dir():
-        for old in folder.iterdir():
-            if time.time() - old.lstat().st_ctime > KEEP_REPLACED_S:
-                shutil.rmtree(old, ignore_errors=True)
+def _forget_old(trees: Iterable[Path]) -> None:
+    """Remove those of yesterday and before: no attempt can have them mounted, no import be at work in them."""
+    for tree_root in trees:
+        if time.time() - tree_root.lstat().st_ctime > KEEP_S:
+            shutil.rmtree(tree_root, ignore_errors=True)

@@ -68,7 +68,7 @@ class Swap:
     def keep_replaced(self) -> None:
         """Set the old code aside for a while: an attempt that runs has it mounted and may import from it yet."""
         old = self._replaced / "code"
-        if old.exists():
+        if old.exists() and any(old.iterdir()):
             places.make(self._target.root / "replaced", places.CLOSED)
             old.rename(self._target.root / "replaced" / self._staging.name.lstrip("."))
 

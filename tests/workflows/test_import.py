@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.workflows import definition, places, portable
+from apps.workflows import definition, importing, places, portable
 from apps.workflows.actions import import_workflow
 from apps.workflows.bundle import Report
 from apps.workflows.errors import ImportRefused
@@ -228,6 +228,21 @@ def test_a_failure_leaves_nothing_of_a_new_workflow(monkeypatch):
     folder = places.data_places().root / "workspaces" / str(cast.team.pk)
     assert list(folder.iterdir()) == []
     assert not Workflow.objects.filter(team=cast.team).exists()
+
+
+def test_what_imports_leave_aside_is_forgotten_after_a_day(monkeypatch):
+    cast = make_team()
+    raw = document("one")
+    workflow = make_workflow(cast.team, cast.editor, raw)
+    make_workflow(cast.team, cast.editor, raw)
+    root = places.places_of(workflow).root
+    killed = root.parent / ".staging-of-a-killed-import"
+    killed.mkdir()
+    assert len(list((root / "replaced").iterdir())) == 1
+    monkeypatch.setattr(importing, "KEEP_S", -1)
+    make_workflow(cast.team, cast.editor, raw)
+    assert list((root / "replaced").iterdir()) == []
+    assert not killed.exists()
 
 
 def test_the_command_imports_and_says_what_it_dropped(tmp_path):
