@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from engine import contract
 CALLS_SHOWN = 100
 REJECTIONS_SHOWN = 50
 ATTEMPTS_OFFERED = 20
+SHOWN_APART = frozenset({"fingerprint", "inputs_digest", "code_digest", "plan_revision", "version"})
+NOTHING = "none"
+DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,12 @@ class Ownership:
 
 @dataclass(frozen=True)
 class Fact:
-    """One line of a contract: a name, and a value that is text or a list of texts."""
+    """One line of a contract: a name, and a value that is text, a list of words, or several lines."""
 
     name: str
     text: str
-    several: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,15 @@ def sections(record: Mapping[str, Any] | None) -> list[Section]:
     """A contract's record in groups: what is plain first, then one group a nested part."""
     if not record:
         return []
-    plain = tuple(_fact(name, value) for name, value in record.items() if not isinstance(value, dict))
+    plain = tuple(
+        _fact(name, value) for name, value in record.items() if not isinstance(value, dict) and name not in SHOWN_APART
+    )
     nested = [
         Section(name, tuple(_fact(inner, value) for inner, value in part.items()))
         for name, part in record.items()
         if isinstance(part, dict) and part
     ]
-    return [Section("attempt", plain), *nested] if plain else nested
+    return [Section("contract", plain), *nested] if plain else nested
 
 
 def others(run: Run, attempt: Attempt) -> list[Attempt]:
@@ -93,18 +100,25 @@ def _rejections(run: Run) -> QuerySet[OwnershipDiagnostic]:
 
 
 def _fact(name: str, value: Any) -> Fact:
+    if isinstance(value, list | tuple | dict) and not value:
+        return Fact(name, NOTHING)
     if isinstance(value, list | tuple):
-        return Fact(name, "", tuple(_line(item) for item in value))
+        simple = not any(isinstance(item, dict | list) for item in value)
+        texts = tuple(_line(item) for item in value)
+        return Fact(name, "", words=texts) if simple else Fact(name, "", lines=texts)
     if isinstance(value, dict):
-        return Fact(name, "", tuple(f"{key} = {_line(inner)}" for key, inner in value.items()))
+        return Fact(name, "", lines=tuple(f"{key} = {_line(inner)}" for key, inner in value.items()))
     return Fact(name, _line(value))
 
 
 def _line(value: Any) -> str:
-    if value is None:
-        return "–"
+    if value is None or value in ([], {}, ""):
+        return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(f"({_line(item)})" if isinstance(item, dict) else _line(item) for item in value)
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_line(inner)}" for key, inner in value.items())
-    return str(value)
+    text = str(value)
+    return f"{text[:12]}…" if DIGEST.fullmatch(text) else text
