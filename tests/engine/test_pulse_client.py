@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import struct
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,54 +13,7 @@ import pytest
 
 import pulse
 from pulse import client
-
-Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
-
-
-class Server:
-    """Speaks the wire of SANDBOX B.10. `answer` makes the reply to a call; None ends the connection instead."""
-
-    def __init__(self, path: Path) -> None:
-        self.answer: Answer = lambda call: {"success": True, "result": call["arguments"]}
-        self.hellos: list[dict[str, Any]] = []
-        self.calls: list[dict[str, Any]] = []
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
-
-    def _serve(self, accepted: socket.socket) -> None:
-        with accepted, accepted.makefile("rb") as stream:
-            self.hellos.append(_frame(stream.read))
-            while True:
-                try:
-                    call = _frame(stream.read)
-                except struct.error:
-                    return
-                self.calls.append(call)
-                answer = self.answer(call)
-                if answer is None:
-                    return
-                body = json.dumps({"id": call["id"], "result": None, "error": None, **answer}).encode()
-                accepted.sendall(struct.pack(">I", len(body)) + body)
-
-
-def _frame(read: Callable[[int], bytes]) -> dict[str, Any]:
-    (length,) = struct.unpack(">I", read(4))
-    found: dict[str, Any] = json.loads(read(length))
-    return found
+from tests.engine.wire_server import Answer, Server
 
 
 @pytest.fixture

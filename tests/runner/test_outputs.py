@@ -65,6 +65,13 @@ def test_a_validation_block_decides_with_its_report(stage: Stage) -> None:
     assert [output.path for output in bad.ending.outputs] == ["a.json"]
 
 
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"[" * 100_000, b'{"total": NaN}', b""])
+def test_a_result_that_is_no_json_fails_its_check_and_leaves_nothing_stuck(stage: Stage, data: bytes) -> None:
+    rules = {"files": [{"file_name": "a.json", "json_checks": [{"path": "$.total"}]}]}
+    ran = stage.run(OUT + f"open(out + '/a.json', 'wb').write({data!r})\n", step={"validation": rules})
+    assert (ran.ending.outcome, ran.ending.reason) == ("validation_failed", "check_failed"), ran
+
+
 def test_a_database_check_asks_the_listeners(stage: Stage) -> None:
     rules = {"db": [{"name": "one row", "sql": "select 1", "min_rows": 1}]}
     assert (
