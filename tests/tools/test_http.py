@@ -139,6 +139,11 @@ def test_too_many_calls_a_minute_are_429(opened, monkeypatch):
     assert statuses == [200, 200, 429, 429]
 
 
+def test_a_call_of_3_mb_is_taken(opened):
+    body = {"sql": "INSERT INTO notes (who) VALUES (?)", "params": ["x" * 3_000_000]}
+    assert post(opened.token, "mutate_workflow_db", body).json()["result"]["changes"] == 1
+
+
 def test_many_calls_of_one_session_make_one_chain(opened):
     for _ in range(20):
         assert post(opened.token, "query_workflow_db", {"sql": "SELECT 1"}).status_code == 200

@@ -220,9 +220,9 @@ def test_writers_in_many_threads_lose_nothing(db):
             for n in range(50):
                 mutate(own, "INSERT INTO notes (who) VALUES (?)", f"{name}-{n}")
 
-    threads = [threading.Thread(target=write, args=(f"t{n}",)) for n in range(4)]
+    threads = [threading.Thread(target=write, args=(f"t{n}",)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert count(db) == receipts(db) == 200
+    assert count(db) == receipts(db) == 400

@@ -182,11 +182,14 @@ def test_everything_else_is_refused_and_changes_nothing(db, sql):
     assert rows(db, "SELECT count(*) AS n FROM notes") == [{"n": 1200}]
 
 
-def test_a_file_of_the_host_is_never_read_by_a_path_in_sql(db, tmp_path):
+def test_a_file_of_the_host_is_never_reached_by_a_path_in_sql(db, tmp_path):
     sentinel = tmp_path / "other.sqlite3"
     sqlite3.connect(sentinel).execute("CREATE TABLE secret (x)").connection.close()
-    for sql in (f"ATTACH '{sentinel}' AS o", f"ATTACH 'file:{sentinel}?mode=ro' AS o", f"VACUUM INTO '{sentinel}'"):
-        assert refusal(db, sql).code == Code.SQL_ERROR
+    before = sentinel.read_bytes()
+    for path in (sentinel, "../other.sqlite3", f"file:{sentinel}?mode=rwc", "/etc/passwd"):
+        for sql in (f"ATTACH '{path}' AS o", f"VACUUM INTO '{path}'", f"SELECT writefile('{path}', 'x')"):
+            assert refusal(db, sql).code == Code.SQL_ERROR
+    assert sentinel.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,7 @@ class _Kept:
 
 _keeping = threading.Lock()
 _kept: OrderedDict[Path, _Kept] = OrderedDict()
+_inherited: list[_Kept] = []
 
 
 def _is_kept(path: Path) -> bool:
@@ -235,8 +236,10 @@ def _keep(path: Path, raw: sqlite3.Connection) -> None:
     if len(_kept) >= KEPT_OPEN:
         old.append(_kept.popitem(last=False)[1])
     for kept in old:
-        if kept is not None and kept.process == os.getpid():  # a forked child leaves its parent's alone
+        if kept is not None and kept.process == os.getpid():
             kept.raw.close()
+        elif kept is not None:
+            _inherited.append(kept)  # a forked child leaves its parent's open
     _kept[path] = _Kept(path.stat().st_ino, os.getpid(), raw)
 
 
