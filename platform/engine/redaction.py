@@ -20,6 +20,7 @@ _SHAPES = re.compile(
     r"(?P<keep>\b(?:Bearer|Basic|token|password|secret|signature|api[_-]?key|authorization|cookie)\b[\"']?\s*[:=]?\s*[\"']?)"
     r"(?P<value>[A-Za-z0-9+/_.~=-]{8,})"
     r"|\b(?:pat|pst|pwh|whsec)_[A-Za-z0-9_-]{8,}"
+    r"|(?<=/hooks/)[A-Za-z0-9_-]{8,}"
     r"|\bsha(?:1|256)=[0-9A-Fa-f]{20,}"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
     re.IGNORECASE,

@@ -63,6 +63,7 @@ def test_each_line_of_a_multi_line_value_is_masked():
         "X-Hub-Signature-256: sha256=" + "a1" * 32,
         "postgresql://user:abcdefghijkl@db/x",
         "Cookie: sessionid=abcdefghijkl",
+        "Unauthorized: /hooks/abcdefghijkl",
     ],
 )
 def test_tokens_are_masked_by_their_shape(line):

@@ -26,7 +26,12 @@ serve.serve(host="127.0.0.1", port={port})
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "server"
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         number = int(probe.getsockname()[1])
@@ -39,17 +44,17 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         "PULSE_HOOK_BODY_MAX": "100000",
         "TMPDIR": str(data),
     }
-    log = (data / "log").open("wb")
+    out = log.open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER.format(root=str(ROOT), port=number)], env=environment, stdout=log, stderr=log
+        [sys.executable, "-c", SERVER.format(root=str(ROOT), port=number)], env=environment, stdout=out, stderr=out
     )
     try:
-        wait_for(number, server, data / "log")
+        wait_for(number, server, log)
         yield number
     finally:
         server.kill()
         server.wait()
-        log.close()
+        out.close()
 
 
 def wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -85,6 +90,18 @@ def test_it_serves(port):
     answer = httpx.get(f"http://127.0.0.1:{port}/healthz")
     assert answer.status_code == 200
     assert "daphne" not in str(answer.headers).lower()
+
+
+def test_its_log_has_a_line_a_request_without_queries_and_keys(port, log):
+    httpx.post(f"http://127.0.0.1:{port}/hooks/canary-hook-key?token=canary-in-query", content=b"{}")
+    httpx.get(f"http://127.0.0.1:{port}/healthz?canary-in-query")
+    for _ in range(100):
+        if "GET /healthz 200" in log.read_text():
+            break
+        time.sleep(0.05)
+    assert "GET /healthz 200" in log.read_text()
+    assert "POST /hooks/*** " in log.read_text()
+    assert "canary" not in log.read_text()
 
 
 def test_a_declared_body_that_is_too_large_is_answered_before_it_is_sent(port):
