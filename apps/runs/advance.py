@@ -31,6 +31,8 @@ class Advance:
         self.lease = lease
         self.keeper = keeper
         self.inputs: inputs.Inputs | None = None
+        self._run: Run | None = None
+        self._steps: tuple[int, dict[str, StepRun]] | None = None
 
     def carry_on(self) -> None:
         """Until the run waits, needs a person or ends. Raises LeaseLost when another holds it."""
@@ -39,15 +41,43 @@ class Advance:
 
     def _one_step(self) -> bool:
         self.keeper.require()
-        run = Run.objects.select_related("workflow__team", "owner", "lease_worker").get(pk=self.lease.run_id)
+        run = self._look()
         if self._ends_early(run):
             return False
         if self.inputs is None:
             self.inputs = inputs.read(run)
             reuse.copy_in(run)
         plan = plans.plan_at(run.workflow_id, run.workflow.revision)
-        steps = plans.sync_steps(run, plan)
+        steps = self._steps_of(run, plan)
         return self._do(run, plan, steps, self._decide(run, plan, steps))
+
+    def _look(self) -> Run:
+        """The run as it is now. After the first look only what others may change is read again."""
+        rows = Run.objects.filter(pk=self.lease.run_id)
+        if self._run is None:
+            self._run = rows.select_related("workflow__team", "owner", "lease_worker").get()
+            return self._run
+        run = self._run
+        wishes = rows.values_list(
+            "cancel_requested_at",
+            "cancel_requested_by",
+            "lease_worker__stopping_at",
+            "workflow__updated_at",
+            "workflow__revision",
+        )
+        run.cancel_requested_at, run.cancel_requested_by, stopping, *saved = wishes.get()
+        if run.lease_worker is not None:
+            run.lease_worker.stopping_at = stopping
+        if saved != [run.workflow.updated_at, run.workflow.revision]:
+            self._run = None
+            return self._look()
+        return run
+
+    def _steps_of(self, run: Run, plan: Plan) -> dict[str, StepRun]:
+        """The rows of the steps: read once a revision, since only the holder of the lease changes them."""
+        if self._steps is None or self._steps[0] != run.workflow.revision:
+            self._steps = (run.workflow.revision, plans.sync_steps(run, plan))
+        return self._steps[1]
 
     def _ends_early(self, run: Run) -> bool:
         if run.cancel_requested_at:
@@ -102,15 +132,15 @@ class Advance:
             match after.next:
                 case Next.SUCCEED | Next.FAIL | Next.CANCEL:
                     to = _ENDS[after.next]
-                    moves.move_step(step.pk, to, finished_at=timezone.now(), reason=made.reason)
+                    moves.move_step(step, to, finished_at=timezone.now(), reason=made.reason)
                     leases.record(self.lease, *news, News(moves.STEP_KINDS[to], ids, {"outcome": made.ending.outcome}))
                     return True
                 case Next.AGAIN:
                     leases.record(self.lease, *news)
-                    moves.move_step(step.pk, StepStatus.PENDING, reason=f"It is tried again: {made.ending.outcome}.")
+                    moves.move_step(step, StepStatus.PENDING, reason=f"It is tried again: {made.ending.outcome}.")
                     return self._again(run, after.delay_s, made.ending.outcome)
                 case Next.NEEDS_ATTENTION:
-                    moves.move_step(step.pk, StepStatus.NEEDS_ATTENTION, reason=after.detail)
+                    moves.move_step(step, StepStatus.NEEDS_ATTENTION, reason=after.detail)
                     data = {"reason": after.detail, "receipts": list(after.receipts)}
                     leases.record(self.lease, *news, News(Kind.STEP_NEEDS_ATTENTION, ids, data))
                     gone = made.ending.tree_gone
@@ -135,9 +165,7 @@ class Advance:
         with transaction.atomic():
             leases.record(self.lease, *(News(Kind.STEP_SKIPPED, {"step_id": step.step_id}) for step in left))
             for step in left:
-                moves.move_step(
-                    step.pk, StepStatus.SKIPPED, finished_at=timezone.now(), reason="Not on the route taken."
-                )
+                moves.move_step(step, StepStatus.SKIPPED, finished_at=timezone.now(), reason="Not on the route taken.")
 
     def _route(self, steps: dict[str, StepRun], taken: TakeRoute) -> None:
         decision = {"route_id": taken.route_id, "source": taken.source, "next_step_id": taken.next_step_id}
@@ -145,7 +173,7 @@ class Advance:
         with transaction.atomic():
             leases.record(self.lease, News(Kind.STEP_ROUTED, ids, decision), News(Kind.STEP_SUCCEEDED, ids))
             fields = {"decision": decision, "started_at": now, "finished_at": now}
-            moves.move_step(steps[taken.step_id].pk, StepStatus.SUCCEEDED, **fields)
+            moves.move_step(steps[taken.step_id], StepStatus.SUCCEEDED, **fields)
         self._skip(steps, taken.skipped)
 
     def _fail(self, step: StepRun, fault: Fail) -> None:
@@ -153,7 +181,7 @@ class Advance:
         with transaction.atomic():
             data = {"outcome": fault.outcome, "reason": fault.reason, "detail": fault.detail}
             leases.record(self.lease, News(Kind.STEP_FAILED, {"step_id": step.step_id}, data))
-            moves.move_step(step.pk, StepStatus.FAILED, started_at=now, finished_at=now, reason=fault.detail)
+            moves.move_step(step, StepStatus.FAILED, started_at=now, finished_at=now, reason=fault.detail)
 
 
 _ENDS = {Next.SUCCEED: StepStatus.SUCCEEDED, Next.FAIL: StepStatus.FAILED, Next.CANCEL: StepStatus.CANCELLED}

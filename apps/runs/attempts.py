@@ -161,7 +161,7 @@ def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[At
         row.session_id = opened.session.pk
         row.save(force_insert=True)
         moves.move_step(
-            work.row.pk,
+            work.row,
             StepStatus.RUNNING,
             started_at=work.row.started_at or now,
             reason="",

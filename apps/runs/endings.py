@@ -90,6 +90,6 @@ def _end_steps(run: Run, to: RunStatus, now: datetime) -> list[News]:
     news = []
     for step in StepRun.objects.filter(run=run).exclude(status__in=moves.STEP_ENDS):
         end = unbegun if step.status == StepStatus.PENDING else cut
-        moves.move_step(step.pk, end, finished_at=now, reason=f"The run ended as {to}.")
+        moves.move_step(step, end, finished_at=now, reason=f"The run ended as {to}.")
         news.append(News(moves.STEP_KINDS[end], {"step_id": step.step_id}))
     return news

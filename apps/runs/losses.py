@@ -59,10 +59,10 @@ def close(lease: Lease, run: Run, attempt: Attempt, after: After, loss: Loss) ->
     if run.cancel_requested_at and loss.tree_gone:
         endings.finish(run, RunStatus.CANCELLED, reason=f"Cancelled by {run.cancel_requested_by}.", fence=lease.fence)
     elif after.next is Next.AGAIN:
-        moves.move_step(step.pk, StepStatus.PENDING, reason=loss.detail)
+        moves.move_step(step, StepStatus.PENDING, reason=loss.detail)
         endings.requeue(run, reason=loss.detail, reason_code=loss.reason, fence=lease.fence)
     else:
-        moves.move_step(step.pk, StepStatus.NEEDS_ATTENTION, reason=after.detail)
+        moves.move_step(step, StepStatus.NEEDS_ATTENTION, reason=after.detail)
         leases.record(lease, News(Kind.STEP_NEEDS_ATTENTION, ids, {"reason": after.detail, "receipts": after.receipts}))
         endings.hold_for_a_person(
             run,

@@ -33,7 +33,10 @@ def move_run(run_id: uuid.UUID, to: RunStatus, *, fence: int | None = None, **fi
     return bool(rows.update(status=to, **fields))
 
 
-def move_step(step_run_id: uuid.UUID, to: StepStatus, **fields: Any) -> bool:
-    """Moves the step if it is in a state that leads there; True when this call moved it."""
-    rows = StepRun.objects.filter(pk=step_run_id, status__in=states.sources_of(to))
-    return bool(rows.update(status=to, **fields))
+def move_step(step: StepRun, to: StepStatus, **fields: Any) -> bool:
+    """Moves the step if its row is in a state that leads there; True when this call moved it, and `step` shows it."""
+    moved = StepRun.objects.filter(pk=step.pk, status__in=states.sources_of(to)).update(status=to, **fields)
+    if moved:
+        for name, value in {"status": to, **fields}.items():
+            setattr(step, name, value)
+    return bool(moved)

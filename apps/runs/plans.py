@@ -26,6 +26,8 @@ def plan_at(workflow_id: uuid.UUID, revision: int) -> Plan:
 def sync_steps(run: Run, plan: Plan) -> dict[str, StepRun]:
     """The run's steps by id, brought up to the plan: new ones added, those that are gone and never began removed."""
     steps = {step.step_id: step for step in run.steps.all()}
+    for step in steps.values():
+        step.run = run  # one object, however it is reached
     if run.only_step:
         return steps
     for gone in [step_id for step_id in steps if plan.step(step_id) is None]:

@@ -41,16 +41,16 @@ def _carry_out(run: Run, step: StepRun, wish: Choice, who: str) -> None:
     Run.objects.filter(pk=run.pk).update(may_still_run=False)
     match wish:
         case Choice.RUN_AGAIN:
-            moves.move_step(step.pk, StepStatus.PENDING, reason=f"{who} decided to run it again.")
+            moves.move_step(step, StepStatus.PENDING, reason=f"{who} decided to run it again.")
             endings.requeue(run, reason=f"{who} decided to run {step.step_id} again.", reason_code="decided")
         case Choice.MARK_SUCCEEDED:
             reason = f"{who} marked it succeeded."
-            moves.move_step(step.pk, StepStatus.SUCCEEDED, reason=reason, finished_at=at)
+            moves.move_step(step, StepStatus.SUCCEEDED, reason=reason, finished_at=at)
             events.record(run, Kind.STEP_SUCCEEDED, ids, {"reason": reason})
             endings.requeue(run, reason=f"{who} marked {step.step_id} succeeded.", reason_code="decided")
         case Choice.MARK_FAILED:
             reason = f"{who} marked it failed."
-            moves.move_step(step.pk, StepStatus.FAILED, reason=reason, finished_at=at)
+            moves.move_step(step, StepStatus.FAILED, reason=reason, finished_at=at)
             events.record(run, Kind.STEP_FAILED, ids, {"reason": reason})
             endings.finish(run, RunStatus.FAILED, reason=f"{who} marked {step.step_id} failed.", reason_code="decided")
 
