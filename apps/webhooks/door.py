@@ -126,7 +126,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """One delivery over ASGI: the checks that need only its size here, all others in the writer."""
     found = PATH.fullmatch(scope["path"])
     if found is None or scope["method"] != "POST":
-        await _respond(send, answer_refusal(NO_METHOD))
+        refused = answer_refusal(NO_METHOD)
+        await _respond(send, Answer(refused.status, refused.body, {"Allow": "POST"}))
         return
     headers = _headers(scope)
     limit: int = settings.PULSE_HOOK_BODY_MAX
@@ -179,7 +180,7 @@ async def _respond(send: Send, answer: Answer) -> None:
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
         (b"x-content-type-options", b"nosniff"),
-        *((name.encode(), value.encode()) for name, value in answer.headers.items()),
+        *((name.lower().encode(), value.encode()) for name, value in answer.headers.items()),
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

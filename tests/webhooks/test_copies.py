@@ -146,7 +146,8 @@ def test_a_signature_sent_twice_is_refused_at_the_door():
 
 
 def test_only_a_post_is_a_delivery():
-    assert asyncio.run(knock(scope_of(make_hook(), {}, method="GET"), b""))[0] == 405
+    status, headers, _ = asyncio.run(knock(scope_of(make_hook(), {}, method="GET"), b""))
+    assert (status, headers[b"allow"]) == (405, b"POST")
 
 
 def test_door_and_view_answer_alike():
