@@ -31,15 +31,16 @@ if os.fork() == 0:
 
 
 def steps_running(stage: Stage) -> list[int]:
-    uid = stage.host.runner.uid
+    """Processes that have this stage's folders mounted: they are inside one of its sandboxes."""
+    name = stage.data.root.name
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
-                status = Path(entry.path, "status").read_text()
+                mounted = Path(entry.path, "mountinfo").read_text()
             except OSError:
                 continue
-            if f"\nUid:\t{uid}\t" in status and "\nState:\tZ" not in status:
+            if f"/{name}/environments/" in mounted:
                 found.append(int(entry.name))
     return found
 
@@ -68,6 +69,15 @@ def test_a_wish_to_stop_ends_a_tree_that_hides(stage: Stage, kind: StopKind, out
     assert ran.ending.tree_gone
     assert steps_running(stage) == []
     assert time.monotonic() - began < 10
+
+
+def test_a_tree_that_hides_can_be_seen(stage: Stage) -> None:
+    """Else the tests here would prove nothing."""
+    seen: list[list[int]] = []
+    heard = Silent()
+    heard.wish = lambda: seen.append(steps_running(stage))  # type: ignore[func-returns-value]
+    stage.run(HIDES + "time.sleep(1)\n", listeners=heard)
+    assert max(len(pids) for pids in seen) >= 3
 
 
 def test_a_step_that_ends_leaves_nobody_behind(stage: Stage) -> None:
