@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
@@ -19,7 +20,9 @@ from apps.runs.supervisor import rows, sweeper
 from apps.runs.supervisor.cluster import Cluster
 from apps.runs.supervisor.reaper import Reaper
 from apps.runs.timing import CUT_S, HEARTBEAT_S, START_CLUSTER_S, STUCK_CLUSTER_S, SWEEP_S
-from engine.sandbox import processes
+from apps.tools import closing
+from engine.sandbox import host, processes
+from engine.sandbox.errors import SandboxRefused
 
 TICK_S = 0.1
 SLOWEST_RESTART_S = 10.0
@@ -46,6 +49,7 @@ class Supervisor:
             _Duty(SWEEP_S, self._sweep),
             _Duty(1.0, self._watch_cluster),
             _Duty(5.0, rows.adopt_orphans),
+            _Duty(5.0, self._seal),
             _Duty(60.0, self._tidy),
         ]
         whereabouts.work_for(self.row.pk)
@@ -116,10 +120,21 @@ class Supervisor:
         if self._leading:
             sweeper.sweep()
 
+    def _seal(self) -> None:
+        """Ledgers of sessions whose end nobody lived to finish."""
+        if self._leading:
+            closing.finish_ended()
+
     def _tidy(self) -> None:
+        self._end_half_launched()
         if self._leading:
             rows.tidy()
             sweeper.report_old()
+
+    def _end_half_launched(self) -> None:
+        """Sandboxes whose process died while it launched them: they run nothing, and would wait for ever."""
+        with contextlib.suppress(SandboxRefused):
+            processes.sweep(host.runner(settings.PULSE_DATA, settings.PULSE_RUNNER_UID).uid)
 
     def _watch_cluster(self) -> None:
         self.retiring = [one for one in self.retiring if not self._retired(one)]
