@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
+from django.db import connection
+from pytest_django import Settings
 
 from engine.doctor import planted, trial, volume
 from engine.doctor.examine import Facts, examine, failed
@@ -102,20 +105,50 @@ def test_a_delegated_group_is_found_only_where_it_hands_down_what_is_needed(tmp_
     assert cgroup.delegated(mountinfo, own) is None
 
 
-def manage(data_root: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PULSE_", "DJANGO_"))}
-    env |= {"PULSE_DATA": str(data_root), "PULSE_RUNTIME": str(data_root / "sockets")} | more
-    command = [sys.executable, str(RELEASE / "manage.py"), *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+@pytest.fixture
+def lines(shared_bench: Bench, settings: Settings, db: None) -> Callable[..., tuple[int, list[str]]]:
+    """Runs the command on the shared data folder: its exit code and what it printed."""
+    del db
+    if connection.vendor == "sqlite":
+        os.chmod(str(connection.settings_dict["NAME"]), 0o600)  # that of the tests lies open in /tmp
+    settings.PULSE_DATA, settings.PULSE_RUNTIME = shared_bench.root, str(shared_bench.runtime)
+    settings.PULSE_RUNNER_UID, settings.DEBUG = shared_bench.runner.uid, False
+
+    def run(*words: str) -> tuple[int, list[str]]:
+        out = io.StringIO()
+        try:
+            call_command("doctor", *words, stdout=out)
+        except SystemExit as ended:
+            return int(ended.code or 0), out.getvalue().splitlines()
+        return 0, out.getvalue().splitlines()
+
+    return run
 
 
-def test_the_command_prints_a_line_for_each_check_and_ends_with_one_when_no_step_can_run(data_root: Path) -> None:
-    assert manage(data_root, "migrate", "-v0").returncode == 0
-    well = manage(data_root, "doctor")
-    assert well.returncode == 0, well.stdout + well.stderr
-    assert "Steps can run on this host." in well.stdout
-    assert "ok       queue" in well.stdout
-    ill = manage(data_root, "doctor", "--quiet", PULSE_BWRAP="/usr/bin/absent-bwrap")
-    assert ill.returncode == 1
-    assert "refused  bubblewrap and interpreter" in ill.stdout
-    assert "\nok " not in ill.stdout
+def test_the_command_prints_a_line_for_each_check(lines: Callable[..., tuple[int, list[str]]]) -> None:
+    code, printed = lines()
+    assert [line for line in printed if line.startswith("refused")] == []
+    assert code == 0
+    assert printed[-1] == "Steps can run on this host."
+    assert "ok       queue" in printed
+    assert "ok       no network" in printed
+
+
+def test_the_command_ends_with_one_when_no_step_can_run(
+    lines: Callable[..., tuple[int, list[str]]], settings: Settings
+) -> None:
+    settings.PULSE_BWRAP = "/usr/bin/absent-bwrap"
+    code, printed = lines("--quiet")
+    assert code == 1
+    assert any(line.startswith("refused  bubblewrap and interpreter: bubblewrap was not found") for line in printed)
+    assert not any(line.startswith("ok ") for line in printed)
+
+
+@pytest.mark.parametrize(("name", "value"), [("SECRET_KEY", "short"), ("DEBUG", True), ("ALLOWED_HOSTS", ["*"])])
+def test_settings_that_are_not_safe_are_refused(
+    lines: Callable[..., tuple[int, list[str]]], settings: Settings, name: str, value: object
+) -> None:
+    setattr(settings, name, value)
+    code, printed = lines("--quiet")
+    assert code == 1
+    assert any(line.startswith("refused") and name in line for line in printed)

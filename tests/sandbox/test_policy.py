@@ -170,7 +170,7 @@ def test_a_workflow_outside_the_data_folder_is_refused(bench: Bench) -> None:
     assert refusal(bench.declared(), bench.host(data_root=bench.root / "lib")) is Reason.GRANT_ESCAPES_ROOT
 
 
-@pytest.mark.parametrize("closed", ["secrets", ""])
+@pytest.mark.parametrize("closed", ["secrets", "database", ""])
 def test_the_platforms_own_folders_are_never_mounted(bench: Bench, closed: str) -> None:
     folder = bench.root / closed if closed else bench.root / "workspaces" / ".."
     built = build(bench.declared(), bench.host())

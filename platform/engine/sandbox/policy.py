@@ -214,7 +214,7 @@ def check_mounts(mounts: list[grants.Mount], host: Host) -> None:
     """The rules over all mounts together: flat, without contradiction, and nothing of the platform's own."""
     grants.refuse_nested(mounts)
     grants.refuse_conflicts(mounts)
-    closed = (host.data_root / "secrets", host.workflow.database.parent)
+    closed = (host.data_root / "secrets", host.data_root / "database", host.workflow.database.parent)
     kept = (host.data_root, host.workflow.root, host.runtime, host.tools.bwrap.path, Path.home())
     grants.refuse_forbidden(mounts, closed, kept)
 

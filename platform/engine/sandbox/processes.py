@@ -93,17 +93,16 @@ def _is_left_behind(pid: int, uid: int) -> bool:
     if words[0] != MARK.encode():
         return False
     parent = int((_stat(pid) or ["", "0"])[1])
-    return parent == 1 or (_stat(parent) or ["Z"])[0] in {"Z", "X"} or _is_reaper(parent)
+    return (_stat(parent) or ["Z"])[0] in {"Z", "X"} or _is_reaper(parent)
 
 
 def _is_reaper(pid: int) -> bool:
-    """Whether it took the orphan over: the parent of a sandbox's first process is always bubblewrap itself, that of
-    bubblewrap its worker, which is no `systemd`, `init` or the like.
-    """
+    """Whether this process took an orphan over: one that is no worker of ours. In a container a worker may be pid 1."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() in {"systemd", "init", "tini", "dumb-init", "catatonit"}
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
-        return False
+        return True
+    return not name.startswith("python") if pid == 1 else name in {"systemd", "init", "tini", "dumb-init", "catatonit"}
 
 
 def _kill(pid: int, started_at: str) -> None:
