@@ -14,16 +14,8 @@
   let tries = 0;
   let waiting = new Set(); // topics whose replay has not ended yet
 
-  const say = (state) => {
-    if (body.dataset.live === state) return;
-    body.dataset.live = state;
-    document.querySelectorAll("[data-freshness]").forEach((dot) => {
-      dot.dataset.freshness = state;
-      const words = { live: "Live", "catching-up": "Catching up", stale: "Stale" }[state];
-      const text = dot.querySelector("[data-freshness-text]") || dot;
-      text.textContent = words;
-    });
-  };
+  // The styles show it: `live`, `catching-up` or `stale`.
+  const say = (state) => (body.dataset.live = state);
 
   const address = () => `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`;
   const tell = (message) => socket && socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(message));
@@ -36,7 +28,6 @@
     received = 0;
     heard = Date.now();
     line.addEventListener("open", () => {
-      say("catching-up");
       waiting = new Set(topics.keys());
       topics.forEach((topic, name) => tell({ type: "subscribe", topic: name, after: topic.after }));
     });
@@ -63,6 +54,7 @@
 
   const take = (message) => {
     heard = Date.now();
+    if (body.dataset.live === "stale") say("catching-up"); // not before something was heard: an open line may be dead
     received += 1;
     if (received % 20 === 0 || message.type === "ping") receipt();
     else if (!receiptTimer) receiptTimer = setTimeout(receipt, 400);

@@ -125,6 +125,7 @@
     }
     toLine(number) {
       this.follow(false);
+      this.space.style.height = `${this.height}px`; // or there would be nowhere to go
       const top = this.placeOf(number - 1) * ROW - this.view.clientHeight / 3;
       this.view.scrollTop = Math.max(0, top) / this.ratio;
       this.later();

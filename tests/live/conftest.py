@@ -40,7 +40,14 @@ class Page:
         assert connected
 
     async def subscribe(self, topic: str, after: int = 0) -> None:
-        await self.socket.send_to(text_data=json.dumps({"type": "subscribe", "topic": topic, "after": after}))
+        await self.say(type="subscribe", topic=topic, after=after)
+
+    async def say(self, **message: Any) -> None:
+        await self.socket.send_to(text_data=json.dumps(message))
+
+    async def silent(self, seconds: float) -> bool:
+        """Nothing comes for so long."""
+        return bool(await self.socket.receive_nothing(seconds))
 
     async def next(self, timeout: float = 15) -> dict[str, Any]:
         message = json.loads(await self.socket.receive_from(timeout))
@@ -50,7 +57,7 @@ class Page:
         return dict(message)
 
     async def acknowledge(self) -> None:
-        await self.socket.send_to(text_data=json.dumps({"type": "ack", "n": self.taken}))
+        await self.say(type="ack", n=self.taken)
 
     async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
         """Every message up to and with the first that is wanted."""
@@ -111,7 +118,7 @@ def tell_at_once(run: Run, kind: Kind, count: int) -> None:
 
 
 async def commit(run: Run, *kinds: Kind) -> int:
-    return await in_thread(tell, run, *kinds)
+    return int(await in_thread(tell, run, *kinds))
 
 
 async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:

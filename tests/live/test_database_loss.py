@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import connection
 
 from apps.runs.kinds import Kind
 from apps.runs.live import consumer
@@ -18,29 +19,32 @@ from tests.live.test_replay import numbers
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
 
 
-def break_connections() -> None:
-    """Every other connection to the database is cut, as a restart of the server does. PostgreSQL only."""
+@pytest.fixture
+def restart() -> Callable[[], None]:
+    """Cuts the connections of all others to the database, as a restart of its server does."""
     if connection.vendor != "postgresql":
         pytest.skip("SQLite has no server that could go away")
-    wrapper = connections.create_connection("default")
-    try:
-        with wrapper.cursor() as cursor:
+    connection.ensure_connection()
+    the_suites_own = connection.connection.info.backend_pid
+
+    def cut() -> None:
+        with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
+                [the_suites_own],
             )
-    finally:
-        wrapper.close()
-    connection.close()
+
+    return cut
 
 
-async def test_the_tailer_recovers_and_loses_nothing(cast: Cast, run: Run, open_page: Any) -> None:
+async def test_the_tailer_recovers_and_loses_nothing(cast: Cast, run: Run, open_page: Any, restart: Any) -> None:
     page = await open_page(cast.viewer)
     await page.subscribe(f"run:{run.pk}")
     await page.until_caught_up(0)
     await commit(run, Kind.TOOL_CALLED)
     await page.until_caught_up(1)
-    await in_thread(break_connections)
+    await in_thread(restart)
     seen = []
     for number in range(2, 12):
         await commit(run, Kind.TOOL_CALLED)
@@ -50,12 +54,12 @@ async def test_the_tailer_recovers_and_loses_nothing(cast: Cast, run: Run, open_
     assert sorted(set(numbers(seen))) == list(range(2, 12))
 
 
-async def test_pages_that_come_afterwards_are_served(cast: Cast, run: Run, open_page: Any) -> None:
+async def test_pages_that_come_afterwards_are_served(cast: Cast, run: Run, open_page: Any, restart: Any) -> None:
     first = await open_page(cast.viewer)
     for _ in range(consumer.READER_THREADS):
         await first.subscribe(f"run:{run.pk}")
         await first.until_caught_up(0)
-    await in_thread(break_connections)
+    await in_thread(restart)
     for _ in range(consumer.READER_THREADS * 2):
         await first.subscribe(f"run:{run.pk}")
         await first.until_caught_up(0)

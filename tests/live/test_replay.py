@@ -86,7 +86,7 @@ async def test_a_team_is_told_once_for_many_changes(cast: Cast, run: Run, open_p
     await commit(run, *[Kind.STEP_STARTED] * 50)
     await page.until(lambda message: "step.started" in message.get("names", []))
     more = 0
-    while not await page.socket.receive_nothing(1.5):
+    while not await page.silent(1.5):
         more += (await page.next())["type"] == "stale"
     assert more <= 3
 
