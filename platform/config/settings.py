@@ -154,16 +154,8 @@ else:
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 
-# --- Queue and live ---------------------------------------------------------------------------------------
+# --- Queue, cache -----------------------------------------------------------------------------------------
 REDIS_URL = env.text("REDIS_URL")
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}]},
-    }
-    if REDIS_URL
-    else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
-}
 # The queue has no time-out on purpose: our lease decides (docs/decisions/0003-queue.md).
 warnings.filterwarnings("ignore", message="Retry and timeout are misconfigured")
 CACHES = {

@@ -133,7 +133,7 @@ def test_mail_is_verified_only_where_mail_is_configured(tmp_path):
 
 def test_postgresql_and_redis_come_by_their_addresses(tmp_path):
     found = settings_of(
-        tmp_path, ["DATABASES", "CHANNEL_LAYERS", "CACHES", "Q_CLUSTER"],
+        tmp_path, ["DATABASES", "CACHES", "Q_CLUSTER"],
         DATABASE_URL="postgresql://u:p%2Fw@db.example.test:5433/pulse?sslmode=require",
         REDIS_URL="redis://cache.example.test:6379/1",
     )  # fmt: skip
@@ -141,7 +141,6 @@ def test_postgresql_and_redis_come_by_their_addresses(tmp_path):
     assert database["ENGINE"].endswith("postgresql")
     assert (database["HOST"], database["PORT"], database["NAME"]) == ("db.example.test", "5433", "pulse")
     assert (database["PASSWORD"], database["OPTIONS"]) == ("p/w", {"sslmode": "require"})
-    assert found["CHANNEL_LAYERS"]["default"]["CONFIG"]["hosts"][0]["socket_timeout"] is None
     assert found["CACHES"]["default"]["LOCATION"] == "redis://cache.example.test:6379/1"
     assert found["Q_CLUSTER"]["redis"] == "redis://cache.example.test:6379/1"
 
