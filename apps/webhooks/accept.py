@@ -46,9 +46,8 @@ def accept_deliveries(batch: Sequence[Arrival]) -> list[Answer]:
 
 def _starting(judged: Sequence[Judged]) -> Iterator[tuple[int, Judged, Trigger]]:
     """Those that will make a run as far as can be seen now: no copies, in the batch or before it."""
-    ids = {one.external_id for one in judged if one.starts and one.external_id}
-    rows = Delivery.objects.filter(external_id__in=ids).values_list("trigger_id", "external_id") if ids else ()
-    seen: set[tuple[UUID | None, str | None]] = set(rows)
+    rows = Delivery.objects.taken((one.trigger, one.external_id) for one in judged if one.starts)
+    seen: set[tuple[UUID | None, str | None]] = set(rows.values_list("trigger_id", "external_id"))
     for place, one in enumerate(judged):
         if one.starts and one.trigger is not None and (one.trigger.pk, one.external_id) not in seen:
             if one.external_id:

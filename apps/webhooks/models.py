@@ -54,6 +54,16 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         """Deliveries of the teams that the user is an active member of."""
         return self.filter(team__in=teams_of(user))
 
+    def taken(self, ids: Iterable[tuple[Trigger | None, str | None]]) -> DeliveryQuerySet:
+        """Those that made a run under one of these ids, and perhaps others of the same triggers; without the bytes."""
+        pairs = [(trigger, external_id) for trigger, external_id in ids if trigger and external_id]
+        if not pairs:
+            return self.none()
+        triggers = {trigger.pk for trigger, _ in pairs}
+        return self.filter(trigger__in=triggers, external_id__in={external_id for _, external_id in pairs}).defer(
+            "body"
+        )
+
     def with_names(self) -> DeliveryQuerySet:
         """Trigger and workflow joined, the bytes left where they are."""
         return self.select_related("trigger", "workflow").defer("body")
@@ -101,6 +111,7 @@ class Delivery(models.Model):
         constraints = [models.UniqueConstraint(fields=["trigger", "external_id"], name="one_run_a_delivery_id")]
         indexes = [
             models.Index(fields=["team", "-received_at"]),
+            models.Index(fields=["team", "-id"]),
             models.Index(fields=["trigger", "-received_at"]),
         ]
 

@@ -85,8 +85,7 @@ class _Together:
         self._rows: list[Delivery] = []
         self._starts: list[runs.Start] = []
         self._copies: Counter[UUID] = Counter()
-        ids = {one.external_id for one in judged if one.external_id}
-        rows = Delivery.objects.filter(external_id__in=ids).defer("body") if ids else Delivery.objects.none()
+        rows = Delivery.objects.taken((one.trigger, one.external_id) for one in judged)
         self._known = {(row.trigger_id, row.external_id): row for row in rows}
         made = [row.run_id for row in self._known.values() if row.run_id]
         self._statuses = dict(Run.objects.filter(pk__in=made).values_list("pk", "status")) if made else {}
