@@ -93,6 +93,14 @@ def test_a_file_that_holds_a_secret_is_flagged(stage: Stage) -> None:
     }
 
 
+def test_a_secret_in_the_name_of_a_file_is_masked(stage: Stage) -> None:
+    code = "import os, pulse\npulse.write_json(os.environ['SECRET_KEY'] + '.json', 1)\n"
+    ran = stage.run(
+        code, step={"secrets": ["KEY"]}, secrets={"KEY": "correct horse"}, allowed_secrets=frozenset({"KEY"})
+    )
+    assert [(output.path, output.contains_secret) for output in ran.ending.outputs] == [("***.json", True)]
+
+
 def test_the_outputs_belong_to_the_attempt_and_are_empty_at_the_start(stage: Stage) -> None:
     code = "import os, pulse\nprint(os.listdir(pulse.output_dir))\npulse.write_json('x.json', 1)\n"
     first, second = stage.run(code), stage.run(code)

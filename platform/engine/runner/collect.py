@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.contract import Contract
@@ -37,7 +38,7 @@ def outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
         else:
             budget -= entry.size
             found.append(_read(contract, folder, entry))
-    return tuple(found)
+    return tuple(_masked(contract, output) for output in found)
 
 
 def validate(contract: Contract, folder: Beneath, listeners: Listeners) -> ValidationReport:
@@ -58,6 +59,12 @@ def problem_of(report: ValidationReport) -> str:
                 check.name if check.name in {NotRegular.reason, TooLarge.reason, "output_missing"} else "check_failed"
             )
     return ""
+
+
+def _masked(contract: Contract, output: Output) -> Output:
+    """A secret may stand in the name of a file as well."""
+    path = contract.masker.text(output.path)
+    return output if path == output.path else replace(output, path=path, contains_secret=True)
 
 
 def _declared(folder: Beneath, name: str, contract: Contract) -> Check:

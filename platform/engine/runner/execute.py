@@ -32,10 +32,14 @@ def execute(contract: Contract, listeners: Listeners) -> Ending:
         return attempt.run()
     except SandboxRefused as refused:
         return attempt.refused(refused.reason, str(refused))
-    except FileExistsError as error:
-        return attempt.refused("attempt_exists", f"This attempt was already started: {error.filename} is there.")
+    except AttemptExists as refused:
+        return attempt.refused("attempt_exists", str(refused))
     finally:
         attempt.end()
+
+
+class AttemptExists(Exception):
+    """An attempt has one start; what is there already is evidence and is not written over."""
 
 
 class _Attempt:
@@ -48,6 +52,7 @@ class _Attempt:
         self._watch: Watch | None = None
         self._log: LogWriter | None = None
         self._tools_open = False
+        self._tree_gone = True
 
     def run(self) -> Ending:
         contract, listeners = self._contract, self._listeners
@@ -56,14 +61,11 @@ class _Attempt:
             listeners.arm(contract.sandbox.tools_socket)
         built = policy.build(contract.declared, contract.sandbox)
         self._policy_record = built.record()
-        try:
-            self._log = LogWriter(contract.ask.attempt, contract.masker, contract.limits)
-        except BaseException:
-            built.close()
-            raise
         self._sandbox = launch.start(
             built, argv=_ARGV, env=contract.env, cwd=contract.folder, frame="later", limits=contract.limits
         )
+        # From here on bubblewrap and the interpreter start beside us; the step's code waits for its frame.
+        self._log = _new_log(contract)
         listeners.started(self._sandbox.pid, self._sandbox.pid_started)
         with Beneath(contract.ask.attempt.out) as outputs:
             self._watch = Watch(self._sandbox, self._log, outputs, contract.limits, listeners)
@@ -74,10 +76,16 @@ class _Attempt:
             return self._judge(exit_, outputs)
 
     def refused(self, reason: str, detail: str) -> Ending:
-        """Nothing ran."""
-        text = self._contract.masker.text(detail)
+        """Nothing of the step's code ran."""
+        self.end()
         return Ending(
-            str(Outcome.HARNESS_REJECTED), str(reason), text, self._started_at, _now(), policy=self._policy_record
+            outcome=str(Outcome.HARNESS_REJECTED),
+            reason=str(reason),
+            detail=self._contract.masker.text(detail),
+            started_at=self._started_at,
+            finished_at=_now(),
+            policy=self._policy_record,
+            tree_gone=self._tree_gone,
         )
 
     def end(self) -> None:
@@ -86,6 +94,7 @@ class _Attempt:
         if self._sandbox is not None:
             self._sandbox.kill()
             self._sandbox.wait(KILL_TIMEOUT_S)
+            self._tree_gone = self._sandbox.gone()
             self._sandbox.close()
             self._sandbox = None
         if self._log is not None:
@@ -145,6 +154,13 @@ class _Attempt:
         with LogReader(self._contract.ask.attempt) as reader:
             lines = [line.text for line in reader.last(_SAID_ROWS, longest=2000) if line.stream is Stream.ERR]
         return "\n".join(lines)[-4000:]
+
+
+def _new_log(contract: Contract) -> LogWriter:
+    try:
+        return LogWriter(contract.ask.attempt, contract.masker, contract.limits)
+    except FileExistsError as error:
+        raise AttemptExists(f"This attempt was already started: {error.filename} is there.") from None
 
 
 def _frame(contract: Contract) -> bytes:
