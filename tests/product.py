@@ -22,6 +22,7 @@ from tests.services.servers import free_port
 ROOT = Path(__file__).resolve().parents[1]
 READY_S = 90.0
 END_S = 60.0
+ASK_S = 600.0
 Value = TypeVar("Value")
 
 # What `ask` runs before the code it was given: the product's settings, on the product's data.
@@ -125,7 +126,7 @@ class Product:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=ASK_S,
         )
         answers = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
         if done.returncode or not answers:
