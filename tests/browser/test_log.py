@@ -79,7 +79,7 @@ CODES = {"drip": DRIP, "hostile": HOSTILE}
 # In the page: goes through the whole log a window at a time and gives back what each line says it is.
 READ_ALL = """async () => {
   const view = document.querySelector("[data-log-view]");
-  const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const frame = async () => { for (let n = 0; n < 4; n += 1) await new Promise(requestAnimationFrame); };
   view.style.height = "16000px";
   const numbers = new Set();
   let out = 0;

@@ -84,6 +84,12 @@ def test_a_search_tells_how_many_and_where(log: Growing, viewer: Client) -> None
     assert get(viewer, log, "search?q=") == {"matches": 0, "lines": [], "complete": True}
 
 
+def test_a_search_of_a_large_log_misses_nothing(log: Growing, viewer: Client) -> None:
+    log.lines(100_000)
+    got = get(viewer, log, "search?q=0000")
+    assert got["lines"] == [number - 1 for number in range(1, 100_001) if "0000" in str(number)]
+
+
 def test_a_line_too_long_to_be_shown_is_marked_and_given_whole(log: Growing, viewer: Client) -> None:
     long = b"".join(b"%09d," % number for number in range(500_000))  # 5 MB: many rows
     log.write(b"before\n")
