@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-import nh3
 from django.utils.safestring import SafeString
-from markdown_it import MarkdownIt
 
+from apps.runs import markdown
 from apps.runs.models import Attempt, Run
 from apps.workflows import places
 from engine.sandbox.errors import Absent, FileRefused
@@ -18,8 +17,6 @@ from engine.sandbox.files import Beneath
 PREVIEW_BYTES = 48 * 1024
 DOWNLOAD_BYTES = 256 * 1024 * 1024
 PREVIEWS = 8
-_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}
 _TEXTS = frozenset({"txt", "csv", "log", "html", "svg", "xml", "yaml", "yml"})
 
 
@@ -65,17 +62,6 @@ def opened(run: Run, attempt: Attempt, path: str) -> BinaryIO:
         return folder.open(path, DOWNLOAD_BYTES)
 
 
-def markdown(text: str) -> SafeString:
-    """Markdown as harmless HTML: no raw HTML, no pictures, links only to the web and without our address."""
-    html = nh3.clean(
-        _MARKDOWN.render(text),
-        tags=_TAGS,
-        url_schemes={"http", "https", "mailto"},
-        link_rel="noopener noreferrer nofollow",
-    )
-    return SafeString(html)
-
-
 def _output(said: dict[str, Any]) -> Output:
     problem = said.get("problem") or ("it contains a secret" if said.get("contains_secret") else "")
     path = said["path"]
@@ -90,7 +76,7 @@ def _preview(run: Run, attempt: Attempt, output: Output) -> Preview | None:
         return None
     if output.form == "json":
         return Preview(output, _indented(text), None)
-    return Preview(output, text, markdown(text) if output.form == "markdown" else None)
+    return Preview(output, text, markdown.harmless(text) if output.form == "markdown" else None)
 
 
 def _out(run: Run, attempt: Attempt) -> str:

@@ -8,7 +8,7 @@ import json
 import random
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.accounts.models import User
-from apps.runs.models import Attempt, Run, RunEvent, StepRun, Worker
+from apps.runs.models import Run, Worker
 from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
 from apps.webhooks.models import Delivery, Trigger
 from apps.workflows import actions as workflows
 from apps.workflows.models import PlanRevision, Workflow
-from apps.workflows.places import make_way, places_of
 from engine.ids import uuid7
-from engine.logs import LogWriter, Masker, Stream
-from engine.sandbox.limits import Limits
+from tests.browser.rows import make_attempt, make_run, make_step
 from tests.factories import Cast, make_team, make_user
 
 EXAMPLES = Path(settings.BASE_DIR) / "docs" / "examples"
@@ -80,100 +78,24 @@ def _plans(by: User, workflow: Workflow) -> None:
     workflow.refresh_from_db()
 
 
-def _run(cast: Cast, workflow: Workflow, status: str, ago_s: float, took_s: float | None = None, **keys: Any) -> Run:
-    queued = timezone.now() - timedelta(seconds=ago_s)
-    started = None if status == "queued" else queued + timedelta(seconds=0.4)
-    ended = queued + timedelta(seconds=0.4 + took_s) if took_s is not None else None
-    run = Run.objects.create(
-        id=uuid7(), team=cast.team, workflow=workflow, status=status, owner=cast.owner, initiator=None,
-        entry_path=keys.pop("entry_path", "github"), trigger_name=keys.pop("trigger_name", "pull-requests"),
-        group=keys.pop("group", "default"), initiated_by=keys.pop("initiated_by", "GitHub: Codertocat"),
-        plan_revision=workflow.revision, queued_at=queued, started_at=started, finished_at=ended, **keys,
-    )  # fmt: skip
-    RunEvent.objects.create(run=run, team_id=cast.team.pk, seq=1, kind="run.queued", at=queued)
-    Run.objects.filter(pk=run.pk).update(last_seq=1)
-    run.last_seq = 1
-    return run
-
-
-def _step(run: Run, position: int, step_id: str, title: str, status: str, **keys: Any) -> StepRun:
-    return StepRun.objects.create(
-        run=run,
-        step_id=step_id,
-        title=title,
-        position=position,
-        status=status,
-        kind=keys.pop("kind", "scripted"),
-        **keys,
-    )
-
-
-def _attempt(
-    step: StepRun, number: int, at: datetime, wait_s: float, took_s: float | None, outcome: str, **keys: Any
-) -> Attempt:
-    started = at + timedelta(seconds=wait_s)
-    log = keys.pop("log", [])
-    files = keys.pop("files", {})
-    fingerprint = hashlib.sha256(f"{step.step_id}{step.run.group}".encode()).hexdigest()
-    attempt = Attempt.objects.create(
-        step_run=step, number=number, plan_revision=step.run.plan_revision, outcome=outcome, queued_at=at,
-        started_at=started, finished_at=started + timedelta(seconds=took_s) if took_s is not None else None,
-        fingerprint=fingerprint, inputs_digest=hashlib.sha256(str(step.run.pk).encode()).hexdigest(),
-        code_digest=hashlib.sha256(step.step_id.encode()).hexdigest(), contract=_contract(step, fingerprint),
-        outputs=[{"path": p, "bytes": len(t.encode()), "sha256": hashlib.sha256(t.encode()).hexdigest()} for p, t in files.items()],
-        **keys,
-    )  # fmt: skip
-    _write(step, attempt, log, files)
-    return attempt
-
-
-def _write(step: StepRun, attempt: Attempt, log: list[str], files: dict[str, str]) -> None:
-    places = places_of(step.run.workflow).attempt(str(step.run_id), step.step_id, attempt.number)
-    make_way(places.root)
-    places.out.mkdir(mode=0o770, exist_ok=True)
-    for name, text in files.items():
-        (places.out / name).parent.mkdir(parents=True, exist_ok=True)
-        (places.out / name).write_text(text)
-    writer = LogWriter(places, Masker(), Limits())
-    for place, line in enumerate(log):
-        stream = Stream.ERR if line.startswith(("Traceback", "  File", "KeyError")) else Stream.OUT
-        writer.write(stream, f"{line}\n".encode(), place * 40)
-    if attempt.finished_at:
-        seal = writer.seal(len(log) * 40)
-        Attempt.objects.filter(pk=attempt.pk).update(seal=seal.record())
-
-
-def _contract(step: StepRun, fingerprint: str) -> dict[str, Any]:
-    return {
-        "version": 1, "plan_revision": step.run.plan_revision, "group": step.run.group, "fingerprint": fingerprint,
-        "entry": f"/pulse/code/{step.step_id}/main.py", "cwd": f"/pulse/code/{step.step_id}",
-        "interpreter": {"version": "3.11.2", "sha256": "9c1e2f…"},
-        "env": {"VAR_GROUP_NAME": step.run.group, "STEP_ID": step.step_id, "RUN_ID": "<run:RUN_ID>", "SECRET_GITHUB_TOKEN": "<secret:1f7a>"},
-        "dropped": [{"name": "AWS_PROFILE", "rule": "nothing of the platform's own environment is inherited"}],
-        "limits": {"timeout_s": 60, "memory_mb": 1024, "processes": 128},
-        "network": {"hosts": []}, "argv": [], "step": {"id": step.step_id, "kind": step.kind, "tools": ["mutate_workflow_db"]},
-        "attempt": {"run_id": str(step.run_id), "number": 1, "entry_path": step.run.entry_path},
-    }  # fmt: skip
-
-
 def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
     review, market, noisy = flows["pr-review"], flows["market-checks"], flows["noisy"]
-    good = _run(cast, review, "succeeded", 340, 6.1)
+    good = make_run(cast, review, "succeeded", 340, 6.1)
     _gate(good)
-    step = _step(good, 2, "review", "Review the change", "succeeded")
+    step = make_step(good, 2, "review", "Review the change", "succeeded")
     report = "# Review of #2\n\nA **small** change: 3 files, 42 lines.\n\n| file | lines |\n| --- | --- |\n| `README.md` | 12 |\n| `src/app.py` | 30 |\n"
-    _attempt(
+    make_attempt(
         step, 1, good.queued_at + timedelta(seconds=2.2), 0.3, 3.9, "succeeded",
         log=["reading the pull request", "\x1b[32m3 files\x1b[0m changed", "report written"],
         files={"review.json": json.dumps({"files": 3, "lines": 42, "large": False}), "report.md": report},
         validation={"status": "passed", "checks": [{"name": "exists", "path": "review.json", "status": "passed", "message": ""}, {"name": "value_type", "path": "review.json $.files", "status": "passed", "message": ""}]},
         claims={"concerns": ["The pull request has no description."]},
     )  # fmt: skip
-    _step(good, 3, "skip", "Skip the change", "skipped", reason="the route review was taken")
-    running = _run(cast, review, "running", 14)
+    make_step(good, 3, "skip", "Skip the change", "skipped", reason="the route review was taken")
+    running = make_run(cast, review, "running", 14)
     _gate(running)
-    step = _step(running, 2, "review", "Review the change", "running")
-    _attempt(
+    step = make_step(running, 2, "review", "Review the change", "running")
+    make_attempt(
         step,
         1,
         running.queued_at + timedelta(seconds=2.4),
@@ -182,17 +104,17 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         "",
         log=["reading the pull request", "fetching files 1 to 30"],
     )
-    _step(running, 3, "skip", "Skip the change", "pending")
-    failed = _run(
+    make_step(running, 3, "skip", "Skip the change", "pending")
+    failed = make_run(
         cast, review, "failed", 1900, 5.0, reason="review: KeyError: 'changed_files_list'", reason_code="script_error"
     )
     _gate(failed)
-    step = _step(failed, 2, "review", "Review the change", "failed", reason="The script ended with exit code 1.")
-    _attempt(
+    step = make_step(failed, 2, "review", "Review the change", "failed", reason="The script ended with exit code 1.")
+    make_attempt(
         step, 1, failed.queued_at + timedelta(seconds=2.2), 0.2, 2.6, "script_error", exit_code=1, detail=TRACEBACK,
         log=["reading the pull request", *TRACEBACK.splitlines()], claims={"exception": {"class": "KeyError", "message": "'changed_files_list'"}},
     )  # fmt: skip
-    _step(failed, 3, "skip", "Skip the change", "skipped")
+    make_step(failed, 3, "skip", "Skip the change", "skipped")
     lost = _market(
         cast,
         market,
@@ -201,7 +123,7 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         "europe",
         reason="The worker was lost in the middle of this step; what it did is not known.",
     )
-    step = _step(
+    step = make_step(
         lost,
         0,
         "check-market",
@@ -209,7 +131,7 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         "needs_attention",
         reason="The worker was lost in the middle of this step.",
     )
-    _attempt(
+    make_attempt(
         step,
         1,
         lost.queued_at,
@@ -221,16 +143,16 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         log=["checking shares 1 to 20"],
     )
     busy = _market(cast, market, "running", 95, "asia")
-    step = _step(busy, 0, "check-market", "Check quotes", "running")
-    _attempt(step, 1, busy.queued_at, 0.4, None, "", log=["checking currencies"])
+    step = make_step(busy, 0, "check-market", "Check quotes", "running")
+    make_attempt(step, 1, busy.queued_at, 0.4, None, "", log=["checking currencies"])
     held = _market(
         cast, market, "queued", 61, "americas", reason="2 of 2 places of market-checks are taken.", reason_code="slot"
     )
-    _step(held, 0, "check-market", "Check quotes", "pending")
+    make_step(held, 0, "check-market", "Check quotes", "pending")
     retried = _market(
         cast, market, "failed", 5200, "europe", took=30.0, reason="check-market: checks.json does not hold"
     )
-    step = _step(retried, 0, "check-market", "Check quotes", "failed")
+    step = make_step(retried, 0, "check-market", "Check quotes", "failed")
     bad = {
         "status": "failed",
         "checks": [
@@ -244,11 +166,11 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         ],
     }
     for number, start in ((1, 0.0), (2, 13.0)):
-        _attempt(
+        make_attempt(
             step, number, retried.queued_at + timedelta(seconds=start), 0.4, 9.0, "validation_failed", exit_code=0, validation=bad,
             detail="checks.json $.checked: must be an integer; a text was found", log=["checked 20 quotes"], files={"checks.json": '{"checked": "20", "suspicious": []}'},
         )  # fmt: skip
-    loud = _run(
+    loud = make_run(
         cast,
         noisy,
         "failed",
@@ -259,10 +181,12 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         initiated_by="payments-operator",
         reason="RuntimeError: the end",
     )
-    step = _step(loud, 0, "print-much", "Print much", "failed")
+    step = make_step(loud, 0, "print-much", "Print much", "failed")
     lines = [f"\x1b[3{n % 8}mline {n}\x1b[0m of the noisy step, which says a lot and means little" for n in range(4000)]
-    _attempt(step, 1, loud.queued_at, 0.3, 11.0, "script_error", exit_code=1, detail="RuntimeError: the end", log=lines)
-    ended = _run(
+    make_attempt(
+        step, 1, loud.queued_at, 0.3, 11.0, "script_error", exit_code=1, detail="RuntimeError: the end", log=lines
+    )
+    ended = make_run(
         cast,
         noisy,
         "cancelled",
@@ -275,8 +199,8 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
         cancel_requested_at=timezone.now(),
         cancel_requested_by="payments-operator",
     )
-    step = _step(ended, 0, "print-much", "Print much", "cancelled")
-    _attempt(step, 1, ended.queued_at, 0.3, 43.0, "cancelled", log=["line 0"])
+    step = make_step(ended, 0, "print-much", "Print much", "cancelled")
+    make_attempt(step, 1, ended.queued_at, 0.3, 43.0, "cancelled", log=["line 0"])
     return {
         "good": good,
         "running": running,
@@ -291,8 +215,8 @@ def _runs(cast: Cast, flows: dict[str, Workflow]) -> dict[str, Run]:
 
 
 def _gate(run: Run) -> None:
-    gate = _step(run, 0, "pr-eligibility-gate", "Is it to be reviewed?", "succeeded")
-    _attempt(
+    gate = make_step(run, 0, "pr-eligibility-gate", "Is it to be reviewed?", "succeeded")
+    make_attempt(
         gate,
         1,
         run.queued_at,
@@ -302,7 +226,7 @@ def _gate(run: Run) -> None:
         log=["pull request 2 of Codertocat/Hello-World", "decision: review"],
         files={"route_selection.json": '{"select_route": "review"}'},
     )
-    _step(
+    make_step(
         run,
         1,
         "route",
@@ -316,7 +240,7 @@ def _gate(run: Run) -> None:
 def _market(
     cast: Cast, workflow: Workflow, status: str, ago: float, group: str, took: float | None = None, **keys: Any
 ) -> Run:
-    return _run(
+    return make_run(
         cast,
         workflow,
         status,
@@ -336,10 +260,10 @@ def _past(cast: Cast, flows: dict[str, Workflow], count: int) -> None:
     for _ in range(count):
         ago = chance.choice([chance.uniform(60, 3500), chance.uniform(3600, 86000)])
         status = chance.choices(["succeeded", "failed", "cancelled"], [14, 1, 0.5])[0]
-        run = _run(cast, chance.choice(list(flows.values())), status, ago, chance.uniform(2, 40))
+        run = make_run(cast, chance.choice(list(flows.values())), status, ago, chance.uniform(2, 40))
         if status == "failed":
-            step = _step(run, 0, "review", "Review the change", "failed")
-            _attempt(step, 1, run.queued_at, 0.3, 2, chance.choice(["script_error", "timed_out"]), exit_code=1)
+            step = make_step(run, 0, "review", "Review the change", "failed")
+            make_attempt(step, 1, run.queued_at, 0.3, 2, chance.choice(["script_error", "timed_out"]), exit_code=1)
 
 
 def _workers() -> None:

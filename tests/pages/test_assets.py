@@ -54,7 +54,7 @@ def test_html_is_trusted_in_one_place_only() -> None:
         for path in (Path(settings.BASE_DIR) / folder).rglob("*.py")
         if re.search(r"mark_safe\(|SafeString\(|safestring\.mark", path.read_text())
     ]
-    assert trusting == ["apps/runs/artifacts.py"]  # Markdown, after nh3
+    assert trusting == ["apps/runs/markdown.py"]  # Markdown, after nh3
 
 
 def test_a_fragment_is_named_with_an_underscore_and_a_page_is_not() -> None:
