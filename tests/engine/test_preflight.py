@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from engine.contract import ContractRefused
-from engine.preflight import Finding, checks
+from engine.preflight import Finding, checks, reading
 from tests.runner.stage import Stage, scripted
 
+child = reading._CHILD
 DOC = '"""A step."""\n'
 SHARED = {"shared/__init__.py": "", "shared/utils.py": "def f(): ...\n"}
 
@@ -121,6 +122,19 @@ def test_nesting_that_breaks_a_parser_is_a_finding_of_that_file_only(stage: Stag
     stage.write({"other/main.py": "x = " + "(" * 200_000, "third/main.py": "-" * 300_000 + "1"})
     assert findings(stage, "print(1)\n") == []
     assert [reason for reason, _, _ in failing(stage, "x = " + "[" * 5000 + "]" * 5000 + "\n")] == ["syntax"]
+
+
+def test_a_file_that_ends_the_reading_process_fails_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever crashes the reader: here its own text does, when it comes to a certain word."""
+    parse = "        tree = ast.parse(source)"
+    crashing = stage.data.root / "child.py"
+    crashing.write_text(child.read_text().replace(parse, f"        b'FATAL' in source and sys.exit(9)\n{parse}"))
+    monkeypatch.setattr(reading, "_CHILD", crashing)
+    monkeypatch.setattr(checks, "_readers", {})
+    others = {f"other/m{n}.py": f"X = {n}\n" for n in range(9)}
+    stage.write({**others, "shared/__init__.py": "", "shared/bad.py": "FATAL = 1\n"})
+    assert findings(stage, "import shared\n") == []
+    assert failing(stage, "import shared.bad\n") == [("syntax", 0, "shared/bad.py")]
 
 
 def test_bytes_that_are_no_source_are_a_finding(stage: Stage) -> None:

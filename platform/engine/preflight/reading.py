@@ -71,9 +71,11 @@ class Reader:
             self._keep(answer)
         elif len(wanted) == 1:
             self._known[next(iter(wanted))] = Summary(error=(0, "it could not be read within the limits"))
-        else:
-            for digest, source in wanted.items():
-                self.read({digest: source})
+        elif wanted:  # halves, until what the child cannot get through stands alone
+            digests = sorted(wanted)
+            middle = len(digests) // 2
+            for half in (digests[:middle], digests[middle:]):
+                self.read({digest: wanted[digest] for digest in half})
 
     def _keep(self, answer: Mapping[str, Any]) -> None:
         self.standard = frozenset(answer["all_standard"])
