@@ -283,3 +283,40 @@ def test_folders_of_the_data_folder_are_named_in_one_place(data_root: Path) -> N
     assert places.library.is_dir()
     assert places.environments.is_dir()
     assert places.secrets.is_dir()
+
+
+ORDINARY = """
+import os, sys
+os.umask(0o077)
+from pathlib import Path
+from engine.sandbox import canary, host
+data = Path(sys.argv[1])
+tools = host.find(data)
+host.prepare_data(data, tools.runner)
+checks = canary.check(tools, data, host.runtime_folder(data, str(data / "sockets")))
+print(tools.runner.dropped, len(checks) > 15, [check for check in checks if not check.ok])
+"""
+
+
+@pytest.mark.sandbox
+@root_only
+def test_an_ordinary_user_with_a_strict_umask_can_run_steps_too(data_root: Path) -> None:
+    uid = 70_000 + os.getpid()
+    shutil.copytree(Path(canary.__file__).parents[1], data_root / "release" / "engine")
+    own = data_root / "own"
+    own.mkdir()
+    os.chown(own, uid, uid)
+    python = host.find(data_root).interpreter.path
+    done = subprocess.run(
+        [python, "-B", "-c", ORDINARY, str(own)],
+        env={"PYTHONPATH": str(data_root / "release"), "PATH": "/usr/bin:/bin"},
+        cwd="/",
+        user=uid,
+        group=uid,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == "False True []\n", done.stderr

@@ -215,7 +215,9 @@ def check_mounts(mounts: list[grants.Mount], host: Host) -> None:
     grants.refuse_nested(mounts)
     grants.refuse_conflicts(mounts)
     closed = (host.data_root / "secrets", host.data_root / "database", host.workflow.database.parent)
-    kept = (host.data_root, host.workflow.root, host.runtime, host.tools.bwrap.path, Path.home())
+    home = Path(os.path.expanduser("~"))  # stays "~" for a uid without an entry in passwd
+    homes = (home,) if home.is_absolute() else ()
+    kept = (host.data_root, host.workflow.root, host.runtime, host.tools.bwrap.path, *homes)
     grants.refuse_forbidden(mounts, closed, kept)
 
 
