@@ -12,6 +12,7 @@ import pytest
 from apps.runs import fragments
 from apps.runs.kinds import Kind
 from apps.runs.live.consumer import READERS
+from apps.runs.live.hub import HUB
 from apps.runs.live.outbox import BACKLOG, WINDOW
 from apps.runs.models import Run
 from apps.runs.page import RunPage
@@ -124,3 +125,20 @@ async def test_one_slow_query_holds_up_no_other_page(cast: Cast, run: Run, open_
     assert not slow.done()
     let_go.set()
     await slow
+
+
+async def test_no_socket_depends_on_redis(cast: Cast, run: Run, open_page: Any, settings: Any) -> None:
+    nowhere = {"hosts": ["redis://127.0.0.1:1/0"]}
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": nowhere}}
+    (page,) = await all_joined(open_page, cast, run, 1)
+    await commit(run, Kind.TOOL_CALLED)
+    assert numbers(await page.until_caught_up(1)) == [1]
+
+
+async def test_pages_that_came_and_went_leave_nothing(cast: Cast, run: Run, open_page: Any) -> None:
+    tasks = len(asyncio.all_tasks())
+    for _ in range(200):
+        (page,) = await all_joined(open_page, cast, run, 1)
+        await page.close()
+    assert not HUB.watched()
+    assert len(asyncio.all_tasks()) <= tasks + 1

@@ -51,6 +51,8 @@ class Watch:
 class LiveConsumer(AsyncWebsocketConsumer):
     """Frames go out in order through one queue. A page acknowledges them, so a slow one costs bounded memory."""
 
+    channel_layer_alias = "none"  # no socket waits at Redis: docs/decisions/0110-live-fan-out.md
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self._watches: dict[str, Watch] = {}
         self._outbox = Outbox()
