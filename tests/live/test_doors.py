@@ -10,6 +10,7 @@ import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.test import AsyncClient
 
 from apps.accounts.models import Membership, User
 from apps.runs.live import consumer
@@ -45,10 +46,29 @@ async def test_our_own_origin_is_let_in_and_told_that_nobody_is_signed_in(transa
     await socket.disconnect()
 
 
-async def _knock(origin: bytes | None) -> tuple[bool, WebsocketCommunicator]:
+@pytest.mark.usefixtures("quick")
+async def test_a_browser_that_signs_out_is_told_by_4401(cast: Cast) -> None:
+    """The whole way: the cookie of a sign-in, the product's own application."""
+    browser = AsyncClient()
+    await browser.aforce_login(cast.viewer)
+    cookie = f"{settings.SESSION_COOKIE_NAME}={browser.cookies[settings.SESSION_COOKIE_NAME].value}"
+    connected, page = await _knock(settings.PULSE_BASE_URL.encode(), cookie)
+    assert connected
+    for _ in range(3):
+        assert "ping" in await page.receive_from(10)
+        await page.send_to(text_data='{"type": "ack", "n": 1}')
+    await browser.alogout()
+    while (message := await page.receive_output(10))["type"] != "websocket.close":
+        assert "ping" in message["text"]
+    assert message["code"] == 4401
+    await page.disconnect()
+
+
+async def _knock(origin: bytes | None, cookie: str = "") -> tuple[bool, WebsocketCommunicator]:
     from config.asgi import application
 
-    headers = [(b"host", b"127.0.0.1:8000")] + ([(b"origin", origin)] if origin is not None else [])
+    headers = [(b"host", b"127.0.0.1:8000"), (b"cookie", cookie.encode())]
+    headers += [(b"origin", origin)] if origin is not None else []
     socket = WebsocketCommunicator(application, "/ws/live", headers)
     connected, _ = await socket.connect(10)
     return connected, socket

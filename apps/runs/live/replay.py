@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.db import close_old_connections
 from django.http import Http404
@@ -35,7 +37,8 @@ def admit(user: User, topic: Topic) -> int:
 def still_signed_in(session: Any, user: User) -> bool:
     """Whether the session that opened the socket lives, is this user's, and was not ended by a new password."""
     close_old_connections()
-    now = type(session)(session.session_key)  # what the socket brought was read when it was opened
+    # What the socket brought was read when it was opened.
+    now = import_module(settings.SESSION_ENGINE).SessionStore(session.session_key)
     person = get_user_model().objects.filter(pk=user.pk, is_active=True).first()
     if person is None or now.get(SESSION_KEY) != str(user.pk):
         return False
