@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from django_q.models import Task
 
 from apps.runs.models import Attempt, Run
 from apps.workflows.models import Workflow
@@ -41,6 +42,7 @@ def test_killed_idle_workers_do_not_stop_the_next_run(cast: Cast, workflow: Work
                 os.kill(pid, signal.SIGKILL)
         second = start(workflow)
         until(lambda: status(second) == "succeeded", one, within=60)
+        assert not Task.objects.exists(), "the queue keeps no results"
 
 
 def _is_worker(pid: int) -> bool:

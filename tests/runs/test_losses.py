@@ -13,6 +13,7 @@ from django.core.management import call_command
 
 from apps.runs import actions
 from apps.runs.models import Attempt, Run
+from apps.workflows import places
 from tests import factories
 from tests.runs.counting import begun, counting, let_go, starts_of
 from tests.runs.starts import fresh, kinds, start
@@ -50,6 +51,7 @@ class Told:
     starts: int = 0
     tree_lives: bool = True
     steps: set[str] = field(default_factory=set)
+    log: bytes = b""
 
 
 @dataclass
@@ -128,7 +130,7 @@ def _kill_cluster(one: Supervised, story: Story, cast: factories.Cast) -> None:
     let_go(workflow)
     second = start(workflow)
     until(lambda: status(second) == "succeeded", one)
-    story.after_cluster = _told(second, attempt)
+    story.after_cluster = _told(second, Attempt.objects.get(step_run__run=second, step_run__step_id="hello"))
 
 
 def _told(run: Run, attempt: Attempt, starts: int = 0) -> Told:
@@ -143,6 +145,7 @@ def _told(run: Run, attempt: Attempt, starts: int = 0) -> Told:
         starts=starts,
         tree_lives=lives(attempt),
         steps=set(now.steps.values_list("status", flat=True)),
+        log=places.places_of(run.workflow).attempt(str(run.pk), "hello", attempt.number).log.read_bytes(),
     )
 
 
@@ -163,6 +166,7 @@ def test_a_worker_killed_in_mid_step_leaves_a_run_that_asks_a_person(story: Stor
     assert told.reason
     assert (told.tree_lives, told.may_still_run) == (False, False)
     assert told.starts == 1, "nothing was run twice"
+    assert told.log == b"started\n", "what was printed up to then is there"
     assert told.kinds.count("worker.lost") == 1
 
 

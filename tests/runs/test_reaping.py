@@ -251,3 +251,27 @@ def test_a_run_that_waits_for_a_time_is_queued_when_it_has_come(workflow: Workfl
     Run.objects.filter(pk=run.pk).update(wake_at=timezone.now())
     sweeper.sweep()
     assert fresh(run).status == "queued"
+
+
+@pytest.mark.django_db
+def test_a_lost_holder_gives_its_slot_to_the_next_in_line(workflow: Workflow) -> None:
+    from apps.runs import leases
+
+    held_run(workflow)
+    running(workflow)
+    waiting = start(workflow)
+    assert leases.claim(waiting.pk) is None
+    Reaper().look()
+    assert leases.claim(waiting.pk) is not None
+
+
+@pytest.mark.django_db
+def test_a_run_that_waits_for_a_time_is_cancelled_at_once(workflow: Workflow) -> None:
+    from apps.runs import endings
+
+    run, lease = running(workflow)
+    later = timezone.now() + timedelta(hours=1)
+    endings.requeue(run, reason="later", reason_code="backoff", fence=lease.fence, at=later)
+    assert actions.cancel_run(run, by="a person").status == "cancelled"
+    sweeper.sweep()
+    assert fresh(run).status == "cancelled"

@@ -184,7 +184,6 @@ def test_a_fault_of_ours_is_told_and_does_not_hold_the_run(workflow: Workflow, m
 
 def test_a_saved_change_of_the_plan_reaches_the_steps_that_have_not_started(cast: Cast) -> None:
     from apps.workflows import actions as workflows
-    from tests.runs.starts import running
 
     workflow = make(cast, [factories.step("one"), factories.step("two")], {})
     run = start(workflow)
@@ -196,4 +195,34 @@ def test_a_saved_change_of_the_plan_reaches_the_steps_that_have_not_started(cast
     assert run.status == "succeeded", run.reason
     assert statuses(run) == {"one": "succeeded", "three": "succeeded"}
     assert Attempt.objects.first().plan_revision == 2
-    assert running
+
+
+POOL = """
+import multiprocessing
+with multiprocessing.Pool(2) as pool:
+    print(sum(pool.map(abs, range(-5, 5))))
+"""
+
+
+def test_a_script_may_use_a_pool_of_processes(cast: Cast) -> None:
+    workflow = make(cast, [factories.step("one")], {"code/one/main.py": POOL})
+    run = carried(start(workflow))
+    assert run.status == "succeeded", Attempt.objects.get().detail
+    assert places.places_of(workflow).attempt(str(run.pk), "one", 1).log.read_bytes() == b"25\n"
+
+
+def test_a_sandbox_that_cannot_be_built_fails_the_step_with_its_reason(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from apps.runs import attempts
+
+    tools = attempts.host_tools()
+    nowhere = replace(tools.bwrap, path=Path("/nowhere/bwrap"))
+    monkeypatch.setattr(attempts, "_host", replace(tools, bwrap=nowhere))
+    run = carried(start(workflow))
+    attempt = Attempt.objects.get()
+    assert (run.status, attempt.outcome, attempt.pid) == ("failed", "harness_rejected", None)
+    assert attempt.detail
