@@ -17,6 +17,8 @@ OPEN = {
     "api/v1/": "bearer tokens of its own (tests/accounts)",
     "admin/": "the admin's own sign-in",
     "static/": "assets",
+    "favicon.ico": "an asset",
+    "metrics": "for this machine, or with a token of its own (tests/config)",
 }
 VALUES = {"uuid": "01900000-0000-7000-8000-000000000000", "slug": "none", "str": "none", "int": "1", "path": "none"}
 

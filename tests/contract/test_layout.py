@@ -46,7 +46,7 @@ def test_no_file_bears_an_address_of_a_package_registry() -> None:
 
 
 def test_no_file_reads_what_only_a_developer_has() -> None:
-    private = ["/".join(parts).encode() for parts in (("..", "shared"), ("", "work", "main"), ("", "root", "."))]
+    private = ["/".join(parts).encode() for parts in (("..", "shared"), ("", "work", "main", ""), ("", "root", "."))]
     found = [str(path) for path in tracked() if any(name in path.read_bytes() for name in private)]
     assert found == []
 
