@@ -7,10 +7,11 @@ for JSON and sockets.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
 
+TYPE_CHECKING = False  # `typing` itself would cost a step more than its own start
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any, NoReturn
 
     from pulse.client import read_receipt
     from pulse.deliveries import Trigger

@@ -10,8 +10,8 @@ import builtins
 import posix
 import sys
 from _frozen_importlib_external import PathFinder, SourceFileLoader
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, TracebackType
     from typing import Any

@@ -7,9 +7,12 @@ import json
 import os
 import time
 from _thread import _local
-from typing import Any
 
 from pulse.errors import BOUNDARY_CODES, MutationUnknown, ToolBoundaryError, ToolError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 LARGEST = 4 * 1024 * 1024
 TRIES = 4

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
 
 from pulse.errors import TriggerUnreadable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 VARIABLE = "WORKFLOW_TRIGGER_INPUT_FILE"
 WITHOUT_DELIVERY = frozenset({"manual", "api", "builder", "schedule"})

@@ -25,6 +25,11 @@ def test_the_import_path_is_step_then_tree_then_dependencies(stage: Stage) -> No
     ]
 
 
+def test_a_step_that_only_prints_pays_for_nothing_else(stage: Stage) -> None:
+    ran = stage.run("import pulse, sys\nprint(*sorted(sys.modules))\n")
+    assert {"json", "re", "typing", "os", "site", "socket", "pathlib", "enum"} & set(ran.log.split()) == set()
+
+
 def test_modules_beside_the_entry_point_and_shared_ones_are_imported(stage: Stage) -> None:
     stage.write({"work/beside.py": "X = 1\n", "shared/__init__.py": "", "shared/utils.py": "Y = 2\n"})
     ran = stage.run("import beside\nfrom shared.utils import Y\nprint(beside.X, Y)\n")
