@@ -65,7 +65,7 @@ def test_without_any_script_a_reload_shows_the_truth(
 def test_what_the_reader_opened_stays_open_when_it_is_refreshed(served: Served, context: BrowserContext) -> None:
     seen = watched(context)
     seen.page.goto(f"{served.address}/runs/{served.demo['runs']['running']}/")
-    seen.page.locator("#run-contract summary").click()
+    seen.page.locator("#run-contract > summary").click()
     with seen.page.expect_response("**/fragments/contract/**"):
         seen.page.evaluate("htmx.trigger('#run-contract', 'stale')")
     expect(seen.page.locator("#run-contract")).to_have_attribute("open", "")
