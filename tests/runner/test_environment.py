@@ -20,7 +20,7 @@ pytestmark = pytest.mark.sandbox
 SHOW = "import json, os, sys\nsys.__stdout__.write(json.dumps(dict(os.environ)))\n"
 ROADS = ("manual", "schedule", "github", "standard", "bearer", "function", "internal", "slack", "mcp", "api", "builder")
 UNTRIGGERED = {"manual", "schedule", "api", "builder"}
-STEP = {
+STEP: dict[str, Any] = {
     "secrets": ["TOKEN", {"name": "SPARE", "optional": True}],
     "requires": ["VAR_BASE_URL"],
     "script_parameters": {"limit": {"type": "integer", "description": "How many.", "default": 5}},

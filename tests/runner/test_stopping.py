@@ -75,7 +75,7 @@ def test_a_tree_that_hides_can_be_seen(stage: Stage) -> None:
     """Else the tests here would prove nothing."""
     seen: list[list[int]] = []
     heard = Silent()
-    heard.wish = lambda: seen.append(steps_running(stage))  # type: ignore[func-returns-value]
+    heard.wish = lambda: seen.append(steps_running(stage))
     stage.run(HIDES + "time.sleep(1)\n", listeners=heard)
     assert max(len(pids) for pids in seen) >= 3
 
