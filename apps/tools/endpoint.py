@@ -74,15 +74,12 @@ class ToolEndpoint:
             raise SessionRefused("The session has ended. The socket was not armed.", code=Code.SESSION_ENDED)
         self._check_token()
         self._raise_fence(chain)
+        self._listener = _listen(path)
+        self._path = path
         self._journal = chain.open()
         self._importing = ledger.Import(self.session_id, self._journal)
         self._shared = Shared(self.session_id, self._journal, self._fence, self._max_calls)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(path))
-        os.chmod(path, 0o666)  # noqa: S103 - only this sandbox is given the name; the folder is 0711
-        listener.listen(CONNECTIONS)
-        listener.settimeout(IMPORT_EVERY_S)
-        self._listener, self._path, self.state = listener, path, State.ARMED
+        self.state = State.ARMED
         self._thread = threading.Thread(target=self._accept, name=f"tools-{self.session_id}", daemon=True)
         self._thread.start()
 
@@ -166,14 +163,13 @@ class ToolEndpoint:
             if not full:
                 self.state = State.OPEN
                 self._connections[accepted] = thread
+                thread.start()  # within the lock: `close` joins only threads that have begun
         if full:
             busy = failure(Code.BUSY, f"At most {CONNECTIONS} connections at a time.", "Reuse one, or try again.")
             with suppress(OSError):
                 accepted.settimeout(1.0)
                 accepted.sendall(wire.frame({"id": None, **busy.as_json()}))
             accepted.close()
-            return
-        thread.start()
 
     def _serve(self, accepted: socket.socket) -> None:
         databases = Databases()
@@ -339,6 +335,19 @@ def _too_large_an_answer(size: int) -> Envelope:
         f"The result has {size} bytes, more than {wire.MAX_FRAME}. Nothing of it was cut off and shown.",
         "Select fewer columns, or take it in pages with max_rows and offset.",
     )
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        os.chmod(path, 0o666)  # noqa: S103 - only this sandbox is given the name; the folder is 0711
+        listener.listen(CONNECTIONS)
+        listener.settimeout(IMPORT_EVERY_S)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def _end(each: socket.socket) -> None:
