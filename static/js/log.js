@@ -388,7 +388,12 @@
     }
   };
   document.body.addEventListener("pulse:event", (event) => {
-    if (/^(step|attempt)\./.test(event.detail.kind) && !asking) asking = setTimeout(renew, 150);
+    const { kind, ids } = event.detail;
+    if (asking || !/^(step|attempt)\./.test(kind)) return;
+    const shown = document.querySelector("[data-current-step]");
+    const over = !view || view.root.dataset.ended === "true"; // nothing more comes here: is there another to show?
+    if (over || !shown || shown.dataset.currentStep === ids.step_id)
+      asking = setTimeout(renew, 150 + 350 * Math.random()); // not all viewers at once
   });
   wake();
 })();

@@ -79,11 +79,11 @@ CODES = {"drip": DRIP, "hostile": HOSTILE}
 # In the page: goes through the whole log a window at a time and gives back what each line says it is.
 READ_ALL = """async () => {
   const view = document.querySelector("[data-log-view]");
-  const frame = async () => { for (let n = 0; n < 4; n += 1) await new Promise(requestAnimationFrame); };
-  view.style.height = "16000px";
+  const frame = async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); };
+  view.style.height = "60000px";
   const numbers = new Set();
   let out = 0;
-  for (let top = 0; ; top += 15000) {
+  for (let top = 0; ; top += 59000) {
     view.scrollTop = top;
     do await frame(); while (document.querySelector(".log-row.is-coming"));
     for (const row of document.querySelectorAll(".log-row")) {
@@ -253,6 +253,9 @@ def test_a_page_follows_a_step_from_before_its_first_byte_to_its_seal(product: P
     more = page.locator("[data-log-new]")
     expect(more).to_contain_text("new line", timeout=15_000)
     expect(page.locator(".log-text").first).to_have_text("drop 1")
+    page.evaluate("window.row = document.querySelector('.log-row')")
+    expect(more).not_to_have_text(more.inner_text(), timeout=15_000)
+    assert page.evaluate("window.row.isConnected"), "what is selected in a row would be lost"
     more.click()
     expect(more).to_be_hidden()
     end = ended(product, run)
