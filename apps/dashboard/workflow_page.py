@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from apps.accounts.models import Audit, User
+from apps.dashboard import highlight
 from apps.runs import listing
 from apps.runs.forms import RunFilter
 from apps.runs.listing import RunBar
@@ -42,7 +43,7 @@ class Listed:
 @dataclass(frozen=True)
 class CodeFile:
     path: str
-    lines: tuple[str, ...]
+    lines: tuple[highlight.Line, ...]
     refusal: str = ""
 
 
@@ -142,7 +143,7 @@ def _file(folder: Beneath, path: str) -> CodeFile:
         text = folder.read(path, FILE_BYTES).decode("utf-8", "replace")
     except FileRefused as refused:
         return CodeFile(path, (), str(refused))
-    return CodeFile(path, tuple(text.splitlines()))
+    return CodeFile(path, highlight.lines(text, python=path.endswith(".py")))
 
 
 def _diff(before: Any, after: Any) -> list[tuple[str, str]]:
