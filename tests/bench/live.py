@@ -146,7 +146,7 @@ def _drive(stage: Stage, run: str) -> tuple[list[float], int]:
             page.goto("about:blank")
             began = time.perf_counter()
             page.goto(f"{stage.product.url}/runs/{run}/?tab=log", wait_until="commit")
-            page.wait_for_function("document.querySelectorAll('[data-log-rows] > *').length > 10")
+            page.locator("[data-log-rows] > *").nth(10).wait_for(state="attached")  # a function would need eval
             opened.append(time.perf_counter() - began)
         nodes = int(page.evaluate("document.querySelectorAll('*').length"))
         browser.close()
