@@ -64,7 +64,7 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.filter(team__memberships__user=user)
 
     def unfinished(self) -> Self:
-        return self.exclude(status__in=Run.TERMINAL)
+        return self.filter(status__in=[status for status in Run.Status if status not in Run.TERMINAL])
 
     def running(self) -> Self:
         return self.filter(status=Run.Status.RUNNING)

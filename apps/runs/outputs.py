@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 
-from apps.runs.models import Attempt, StepRun
+from apps.runs.models import Attempt, Run, StepRun
 from apps.workflows import places
 from engine.outcomes import Outcome
 from engine.places import AttemptPlaces
 from engine.states import StepStatus
 
+LOOKED_AT = 200  # how many of the newest runs are looked at for a step's latest outputs
 COPIED_IN = 0  # the number of the attempt folder that holds what a rerun took over
 
 
@@ -30,12 +31,12 @@ def latest_success(step: StepRun) -> int | None:
 
 
 def latest_of_workflow(step_id: str, workflow_id: uuid.UUID) -> Attempt | None:
-    """The newest succeeded attempt of that step in any run of the workflow whose files are still there."""
+    """The newest succeeded attempt of that step in the latest runs of the workflow whose files are still there."""
+    runs = Run.objects.filter(workflow_id=workflow_id, artifacts_expired=False).order_by("-queued_at")[:LOOKED_AT]
     rows = Attempt.objects.filter(
         outcome=Outcome.SUCCEEDED,
         step_run__step_id=step_id,
         step_run__status=StepStatus.SUCCEEDED,
-        step_run__run__workflow_id=workflow_id,
-        step_run__run__artifacts_expired=False,
+        step_run__run__in=list(runs.values_list("pk", flat=True)),
     )
     return rows.select_related("step_run__run__workflow").order_by("-finished_at").first()

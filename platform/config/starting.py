@@ -76,7 +76,7 @@ def lay_out() -> str:
 
 
 def _collect_static() -> None:
-    """The static files with their hashes and compressed copies, made anew only when one of their sources has changed."""
+    """The static files with their hashes and compressed copies, made anew only when a source has changed."""
     seen = hashlib.sha256()
     for finder in get_finders():
         for path, storage in finder.list([]):
