@@ -61,7 +61,8 @@ async def test_pages_that_join_while_it_grows_miss_no_line(cast: Cast, run: Run,
     await printing
     for page in pages:
         seen = await page.until(lambda message: message.get("count", 0) >= 1000)
-        assert sorted(texts(seen)) == list(range(page.start, 1000))
+        # A frame may begin before the page's mark: rows carry their numbers, so the page knows those that it has.
+        assert set(texts(seen)) >= set(range(page.start, 1000))
 
 
 async def test_the_seal_arrives_when_the_attempt_ends(cast: Cast, run: Run, open_page: Any) -> None:
