@@ -11,7 +11,7 @@ from django.db.models import Count, Q
 from django.db.models.query import QuerySet
 
 from apps.runs.models import Attempt, Run
-from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
+from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
 from engine import contract
 
 CALLS_SHOWN = 100
@@ -54,7 +54,7 @@ class Section:
 
 
 def calls(run: Run) -> Calls:
-    rows = ToolCall.objects.filter(run_id=run.pk)
+    rows = tool_calls(run)
     counted = rows.aggregate(total=Count("pk"), refused=Count("pk", filter=~Q(verdict="allowed")))
     newest = rows.select_related("session", "authority").order_by("-started_at", "-seq")[:CALLS_SHOWN]
     return Calls(list(newest), counted["total"], counted["refused"])
@@ -62,8 +62,28 @@ def calls(run: Run) -> Calls:
 
 def ownership(run: Run) -> Ownership:
     """The sessions of the run, and every refusal of ownership in which it is on either side."""
-    sessions = ToolSession.objects.of_run(run.pk).select_related("acting_user", "parent").order_by("opened_at")
-    return Ownership(list(sessions), list(_rejections(run)[:REJECTIONS_SHOWN]))
+    return Ownership(list(sessions(run)), list(rejections(run)[:REJECTIONS_SHOWN]))
+
+
+def tool_calls(run: Run) -> QuerySet[ToolCall]:
+    return ToolCall.objects.filter(run_id=run.pk)
+
+
+def sessions(run: Run) -> QuerySet[ToolSession]:
+    return ToolSession.objects.of_run(run.pk).select_related("acting_user", "parent").order_by("opened_at")
+
+
+def rejections(run: Run) -> QuerySet[OwnershipDiagnostic]:
+    """Every refusal of ownership with the run on either side, newest first."""
+    either = Q(caller_run_id=run.pk) | Q(owner_run_id=run.pk)
+    return OwnershipDiagnostic.objects.filter(either).select_related("workflow", "owner_workflow").order_by("-at")
+
+
+def changes_of(run: Run, step_id: str) -> list[Receipt]:
+    """What the step's attempts in this run changed, or may have: a person decides by it how the step ended."""
+    known = (Receipt.State.APPLIED, Receipt.State.UNKNOWN)
+    rows = Receipt.objects.filter(run_id=run.pk, step_id=step_id, state__in=known)
+    return list(rows.order_by("made_at")[:CALLS_SHOWN])
 
 
 def sections(record: Mapping[str, Any] | None) -> list[Section]:
@@ -92,11 +112,6 @@ def others(run: Run, attempt: Attempt) -> list[Attempt]:
 
 def difference(attempt: Attempt, other: Attempt) -> list[contract.Change]:
     return contract.diff(other.contract or {}, attempt.contract or {})
-
-
-def _rejections(run: Run) -> QuerySet[OwnershipDiagnostic]:
-    either = Q(caller_run_id=run.pk) | Q(owner_run_id=run.pk)
-    return OwnershipDiagnostic.objects.filter(either).select_related("workflow", "owner_workflow").order_by("-at")
 
 
 def _fact(name: str, value: Any) -> Fact:

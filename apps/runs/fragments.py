@@ -48,6 +48,11 @@ def _nothing(page: RunPage, choice: Choice) -> dict[str, Any]:
     return {}
 
 
+def _notice(page: RunPage, choice: Choice) -> dict[str, Any]:
+    undecided = [(line, evidence.changes_of(page.run, line.step.step_id)) for line in page.needs_choice]
+    return {"undecided": undecided}
+
+
 def _calls(page: RunPage, choice: Choice) -> dict[str, Any]:
     return {"calls": evidence.calls(page.run)}
 
@@ -75,7 +80,7 @@ def _chosen(page: RunPage, choice: Choice) -> tuple[StepLine | None, Any]:
 
 FRAGMENTS: Mapping[str, Fragment] = {
     "head": Fragment("runs/_head.html", "run-head", _nothing),
-    "notice": Fragment("runs/_notice.html", "run-notice", _nothing),
+    "notice": Fragment("runs/_notice.html", "run-notice", _notice),
     "steps": Fragment("runs/_steps.html", "run-steps", _nothing),
     "timeline": Fragment("runs/_timeline.html", "run-timeline", _nothing),
     "graph": Fragment("runs/_graph.html", "run-graph", _nothing),

@@ -127,6 +127,11 @@ class RunPage:
         return tuple(line for line in self.lines if line.went_wrong)
 
     @property
+    def unexplained(self) -> bool:
+        """Whether the run says why it is as it is and no step of it does."""
+        return bool(self.run.reason and not self.wrong and self.standstill is None and self.run.status != "succeeded")
+
+    @property
     def needs_choice(self) -> tuple[StepLine, ...]:
         if self.run.status != Run.Status.NEEDS_ATTENTION:
             return ()

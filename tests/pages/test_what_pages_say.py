@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from django.test import Client
+from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.runs.models import Run, Worker
+from apps.tools.models import Receipt, ToolSession
+from engine.ids import uuid7
 from tests import factories
 from tests.browser.demo import Demo
 
@@ -30,6 +33,27 @@ def test_a_run_that_waits_for_a_slot_says_who_holds_it(demo: Demo, as_user: AsUs
     assert "2 of 2 places of market-checks are taken." in text
     assert f'held by <a class="mono" href="/runs/{demo.runs["busy"]}/">' in text
     assert "The end of one of these runs." in text
+
+
+def test_a_run_that_ended_before_any_step_says_why(demo: Demo, as_user: AsUser) -> None:
+    Run.objects.filter(pk=demo.runs["held"]).update(status="failed", reason="The owner left the team.")
+    assert "The owner left the team." in page(as_user, demo, f"/runs/{demo.runs['held']}/")
+
+
+def test_a_person_who_must_decide_sees_what_the_step_changed(demo: Demo, as_user: AsUser) -> None:
+    address = f"/runs/{demo.runs['lost']}/"
+    assert "No change through a tool is on record" in page(as_user, demo, address)
+    session = ToolSession.objects.get(pk=demo.session)
+    facts = {
+        "session": session,
+        "workflow_id": session.workflow_id,
+        "run_id": demo.runs["lost"],
+        "step_id": "check-market",
+    }
+    Receipt.objects.create(id=uuid7(), tool="mutate_workflow_db", state="unknown", made_at=timezone.now(), **facts)
+    text = page(as_user, demo, address)
+    assert "What its attempts changed, or may have changed:" in text
+    assert "unknown · " in text
 
 
 def test_a_rejected_call_names_both_runs(demo: Demo, as_user: AsUser) -> None:
