@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from typing import Any
@@ -17,7 +18,7 @@ from apps.runs.live.outbox import BACKLOG, WINDOW
 from apps.runs.models import Run
 from apps.runs.page import RunPage
 from tests.factories import Cast
-from tests.live.conftest import Page, commit, in_thread, tell_at_once
+from tests.live.conftest import Page, commit, in_thread, make_run, tell_at_once
 from tests.live.test_replay import numbers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
@@ -142,3 +143,15 @@ async def test_pages_that_came_and_went_leave_nothing(cast: Cast, run: Run, open
         await page.close()
     assert not HUB.watched()
     assert len(asyncio.all_tasks()) <= tasks + 1
+
+
+async def test_a_page_is_told_only_of_the_run_that_it_watches(cast: Cast, run: Run, open_page: Any) -> None:
+    other = await in_thread(make_run, cast)
+    page = await open_page(cast.viewer)
+    await page.subscribe(f"run:{run.pk}")
+    await page.until_caught_up(0)
+    await commit(other, Kind.RUN_STARTED, Kind.STEP_STARTED)
+    await commit(run, Kind.STEP_FAILED)
+    told = await page.until_caught_up(1)
+    assert {message["topic"] for message in told} == {f"run:{run.pk}"}
+    assert str(other.pk) not in json.dumps(told)
