@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from apps.accounts.access import Permission
 from apps.accounts.api_base import Caller, Page, Problem, paginate, require
-from apps.runs import access, actions, reading
+from apps.runs import access, actions, api_proof, reading
 from apps.runs.actions import Choice, EntryPath
 from apps.runs.errors import RunRefused
 from apps.runs.models import Run, StartKey
@@ -27,6 +27,7 @@ from apps.workflows.models import Workflow
 from engine.logs import LogReader
 
 router = Router()
+router.add_router("", api_proof.router)
 REFUSED = {400: Problem, 401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem}
 LOG_MAX_BYTES = 1024 * 1024
 

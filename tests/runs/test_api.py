@@ -11,10 +11,12 @@ from django.test import Client
 
 from apps.runs import tasks
 from apps.runs.models import Run
+from apps.tools.models import ToolSession
 from apps.workflows.models import Workflow
 from tests import factories
 from tests.factories import Cast
 from tests.runs.starts import fresh, running, start
+from tests.tools import world
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -109,6 +111,26 @@ def test_events_log_and_contract_of_a_run_are_served(operator: Caller, workflow:
     assert [row["id"] for row in listed["items"]] == [str(run.pk)]
 
 
+def test_a_refused_call_is_served_to_the_runs_on_both_sides(viewer: Caller, workflow: Workflow) -> None:
+    mine, other = (ToolSession.objects.get(run_id=start(workflow).pk) for _ in range(2))
+    victim, stranger = world.open_step(mine), world.open_step(other)
+    with world.listening(victim) as (_, path):
+        client = world.Client(path, stranger.token or "")
+        client.call("query_workflow_db", {"sql": "SELECT 1"})
+        client.close()
+    for run in (mine.run_id, other.run_id):
+        status, shown = viewer.get(f"/runs/{run}/ownership")
+        (refused,) = shown["items"]
+        assert (status, refused["reason"], len(shown["sessions"])) == (200, "not_owner", 2)
+        assert (refused["caller_run_id"], refused["owner_run_id"]) == (str(other.run_id), str(mine.run_id))
+        assert str(stranger.session.pk) in refused["caller"]
+        assert str(victim.session.pk) in refused["tool_session"]
+    status, calls = viewer.get(f"/runs/{mine.run_id}/tool-calls")
+    assert [(row["session"], row["authority"], row["verdict"]) for row in calls["items"]] == [
+        (str(victim.session.pk), str(mine.pk), "not_owner")
+    ]
+
+
 def test_cancel_and_rerun(operator: Caller, workflow: Workflow) -> None:
     run = start(workflow)
     assert operator.post(f"/runs/{run.pk}/rerun")[1]["code"] == "run_not_ended"
@@ -137,7 +159,9 @@ def test_a_viewer_may_look_and_not_touch(viewer: Caller, workflow: Workflow, pat
     assert fresh(run).status == "queued"
 
 
-@pytest.mark.parametrize("path", ["", "/events", "/steps/hello/log", "/steps/hello/contract"])
+@pytest.mark.parametrize(
+    "path", ["", "/events", "/steps/hello/log", "/steps/hello/contract", "/tool-calls", "/ownership"]
+)
 def test_another_teams_run_is_not_there(outsider: Caller, workflow: Workflow, path: str) -> None:
     run = start(workflow)
     status, there = outsider.get(f"/runs/{run.pk}{path}")
