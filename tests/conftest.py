@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.left_out import pytest_collection_modifyitems, pytest_sessionfinish, pytest_terminal_summary
+
+__all__ = ["data_root", "pytest_collection_modifyitems", "pytest_sessionfinish", "pytest_terminal_summary"]
+
 
 @pytest.fixture
 def data_root() -> Iterator[Path]:
