@@ -23,6 +23,8 @@ from apps.workflows.documents import Raw
 from apps.workflows.errors import GroupUnknown, SecretRefused, VariableRefused
 from apps.workflows.importing import import_workflow
 from apps.workflows.models import Secret, Workflow
+from engine.digests import code_tree
+from engine.graph import top_level_packages
 from engine.ids import uuid7
 
 __all__ = [
@@ -56,7 +58,7 @@ def save_plan(workflow: Workflow, plan: Mapping[str, JsonValue], *, by: User | N
     """Save the plan as the next revision and make it live; the number. The same plan again makes no revision."""
     before = _lock(workflow)
     raw = documents.of_workflow(workflow) | {"plan": dict(plan)}
-    documents.check(raw, workflow.team)
+    documents.check(raw, workflow.team, top_level_packages(code_tree(places.places_of(workflow).code).files))
     number = saving.write_plan(workflow, raw["plan"], by)
     if number != before:
         audit.record("plan.saved", workflow, team=workflow.team, by=by, data={"revision": number})

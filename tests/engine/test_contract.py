@@ -62,7 +62,7 @@ def test_what_belongs_to_the_step_and_its_group_changes_the_fingerprint(
 def test_declared_limits_and_grants_change_the_fingerprint(stage: Stage) -> None:
     prints = {
         stage.resolve(scripted(**keys)).fingerprint
-        for keys in ({}, {"limits": {"timeout_s": 5}}, {"access": {"assets": "read"}}, {"tools": ["query_workflow_db"]})
+        for keys in ({}, {"limits": {"timeout_s": 5}}, {"access": {"assets": "read"}}, {"tools": ["read_receipt"]})
     }
     assert len(prints) == 4
 

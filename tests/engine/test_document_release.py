@@ -61,6 +61,25 @@ def test_a_tool_that_nobody_knows_is_refused_with_those_there_are():
     assert refusals(workflow(scripted("a", tools=["drop_everything"]))) == {"$.plan.steps[0].tools[0]": "unknown_tool"}
 
 
+@pytest.mark.parametrize(
+    ("tool", "access", "fits"),
+    [
+        ("query_workflow_db", "none", False),
+        ("query_workflow_db", "read", True),
+        ("mutate_workflow_db", "read", False),
+        ("mutate_workflow_db", "read-write", True),
+        ("read_receipt", "none", True),
+    ],
+)
+def test_a_tool_needs_the_access_that_it_works_with(tool: str, access: str, fits: bool):
+    raw = workflow(scripted("a", tools=[tool], access={"db": access}))
+
+    if fits:
+        assert document.parse_workflow(raw)
+    else:
+        assert refusals(raw) == {"$.plan.steps[0].tools[0]": "tool_needs_access"}
+
+
 def test_hosts_are_taken_here_and_refused_when_the_step_starts():
     assert document.parse_workflow(workflow(scripted("a", network={"hosts": ["api.github.com:443"]})))
 
@@ -77,5 +96,5 @@ def test_every_kind_is_either_had_or_said_to_come():
 def test_the_tools_that_are_had_are_those_of_the_catalogue():
     from apps.tools import catalogue
 
-    assert frozenset(catalogue.names()) == release.TOOLS
+    assert {name: catalogue.find(name).needs_db for name in catalogue.names()} == release.TOOL_NEEDS
     assert not release.TOOLS & release.LATER_TOOLS

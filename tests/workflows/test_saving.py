@@ -63,6 +63,18 @@ def test_a_plan_that_does_not_hold_saves_nothing_and_names_the_place(cast, workf
     assert PlanRevision.objects.filter(workflow=workflow).count() == 1
 
 
+def test_a_plan_is_held_to_what_an_import_is_held_to(cast):
+    raw = document()
+    workflow = make_workflow(cast.team, cast.editor, raw, {"code/helpers/__init__.py": ""})
+    for plan, said in (
+        ({"steps": [step("helpers")]}, "helpers"),
+        ({"steps": [step(tools=["mutate_workflow_db"], access={"db": "read"})]}, "access.db to be read-write"),
+    ):
+        with pytest.raises(DocumentNotValid, match=said):
+            actions.save_plan(workflow, plan, by=cast.editor)
+    assert definition.load(workflow).revision == 1
+
+
 def test_going_back_to_an_earlier_plan_is_a_new_revision(cast, workflow):
     actions.save_plan(workflow, {"steps": [step("other")]}, by=cast.editor)
     assert actions.save_plan(workflow, {"steps": [step()]}, by=cast.editor) == 3

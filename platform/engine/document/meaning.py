@@ -70,7 +70,7 @@ def secret_problems(plan: Plan, secret_values: Collection[str], root: str = "$")
 def _scripted_problems(step: ScriptedStep, path: str, around: Around) -> Iterator[Problem]:
     yield from parameters.declaration_problems(step.script_parameters, f"{path}.script_parameters")
     yield from validation.rule_problems(step.validation, f"{path}.validation")
-    yield from release.tool_problems(step.tools, f"{path}.tools", around.tools)
+    yield from release.tool_problems(step.tools, f"{path}.tools", around.tools, step.access.db)
     yield from _twins([use.name for use in step.secrets], f"{path}.secrets", "")
     for index, use in enumerate(step.secrets):
         if around.secrets is not None and use.name not in around.secrets:

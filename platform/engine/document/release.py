@@ -16,7 +16,9 @@ STEP_KINDS = ("scripted", "branch")
 LATER_STEP_KINDS = ("routing", "message_sequence", "orchestrator", "human_input")
 TRIGGER_KINDS = ("github", "bearer")
 LATER_TRIGGER_KINDS = ("slack", "standard", "function", "internal", "mcp")
-TOOLS = frozenset({"query_workflow_db", "mutate_workflow_db", "read_receipt"})
+TOOL_NEEDS = {"query_workflow_db": "read", "mutate_workflow_db": "read-write", "read_receipt": "none"}
+"""The tools there are, and what each needs of a step's `access.db`."""
+TOOLS = frozenset(TOOL_NEEDS)
 LATER_TOOLS = frozenset(
     {"apply_workflow_db_migration", "create_workflow_db_snapshot"}
     | {"read_file", "write_file", "list_files", "search_files", "patch_file"}
@@ -30,6 +32,8 @@ LATER_TOOLS = frozenset(
     | {"register_custom_function", "create_step", "update_step", "delete_step", "set_variable", "set_group"}
     | {"edit_code", "run_preflight", "manage_trigger", "manage_schedule", "set_workflow_contract_version"}
 )
+ACCESS = ("none", "read", "read-write")
+"""From the least to the most."""
 
 Place = tuple[str | int, ...]
 
@@ -65,13 +69,16 @@ def in_plan(raw: Any, root: Place = ()) -> Iterator[Unsupported]:
         yield from _in_step(step, (*root, "steps", index))
 
 
-def tool_problems(names: Sequence[str], path: str, known: Collection[str]) -> Iterator[Problem]:
-    """A step may name only tools that there are."""
+def tool_problems(names: Sequence[str], path: str, known: Collection[str], db_access: str) -> Iterator[Problem]:
+    """A step may name only tools that there are, and that can work with the access it has."""
     for index, name in enumerate(names):
         here = f"{path}[{index}]"
         if name in known:
-            continue
-        if name in LATER_TOOLS:
+            need = TOOL_NEEDS.get(name, "none")
+            if ACCESS.index(db_access) < ACCESS.index(need):
+                message = f"{name} needs access.db to be {need}; it is {db_access}."
+                yield Problem(here, "tool_needs_access", message)
+        elif name in LATER_TOOLS:
             yield _not_yet(here, f"the tool {name}")
         else:
             yield Problem(here, "unknown_tool", f"There is no tool {name!r}. There are: {', '.join(sorted(known))}.")
