@@ -26,12 +26,11 @@ from apps.tools.actions import RunSession
 from apps.workflows import definition, vault
 from apps.workflows.definition import Definition
 from apps.workflows.models import Workflow
-from engine import parameters
+from engine import environment, parameters
 from engine.document import Step
 from engine.ids import uuid7
 
 VARIABLE_MAX_BYTES = 16 * 1024
-ENVIRONMENT_MAX_BYTES = 96 * 1024
 DB_ACCESS = ("none", "read", "read-write")
 
 
@@ -209,7 +208,7 @@ def _admit(workflow: Workflow, facts: StartFacts) -> Admitted:
         detail = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:5])
         raise RunRefused(400, "inputs_rejected", f"{detail}. No run was made.", problems)
     values = whole.resolve_group(group)
-    _refuse_large_environment({**values, **given.variables})
+    _refuse_large_environment(whole, group, {**values, **given.variables}, given, only_step)
     return Admitted(whole, group, values, given)
 
 
@@ -280,17 +279,33 @@ def _certain(whole: Definition) -> set[str]:
     return found
 
 
-def _refuse_large_environment(values: Mapping[str, JsonValue]) -> None:
-    sizes = {name: len(_as_text(value).encode()) for name, value in values.items()}
-    if sum(sizes.values()) > ENVIRONMENT_MAX_BYTES:
-        biggest = max(sizes, key=lambda name: sizes[name])
-        raise RunRefused(
-            400,
-            "environment_too_large",
-            f"The variables take {sum(sizes.values())} bytes together, {biggest} alone {sizes[biggest]}; the limit is"
-            f" {ENVIRONMENT_MAX_BYTES}. No run was made. Hand large values over in a file.",
-            [Field(f"variables.{biggest}", "is the largest")],
-        )
+def _refuse_large_environment(
+    whole: Definition, group: str, values: Mapping[str, JsonValue], given: Inputs, only_step: str
+) -> None:
+    """No step of the run may have more in its environment than a program can be started with."""
+    scripted = [step for step in _wanted(whole, only_step) if step.kind == "scripted"]
+    named = {use.name for step in scripted for use in step.secrets}
+    secrets = vault.secrets_for(whole.workflow, named) if named else {}
+    for step in scripted:
+        own = {use.name: secrets.get(use.name, "") for use in step.secrets}
+        defaults = {name: one.default for name, one in step.script_parameters.items() if one.has_default}
+        try:
+            held = environment.foreseen(group, values, own, {**defaults, **given.parameters.get(step.id, {})})
+        except environment.ValueRefused as refused:
+            raise _environment_refused("value_refused", step, refused, "Change the value.") from None
+        try:
+            environment.check_size(held)
+        except environment.ValueRefused as refused:
+            raise _environment_refused(
+                "environment_too_large", step, refused, "Hand large values over in a file."
+            ) from None
+
+
+def _environment_refused(code: str, step: Step, refused: environment.ValueRefused, cure: str) -> RunRefused:
+    kind, _, name = refused.name.partition("_")
+    path = {"VAR": f"variables.{name}", "SECRET": f"secrets.{name}"}.get(kind, f"parameters.{step.id}")
+    why = str(refused).removeprefix(f"{refused.name} ").rstrip(".")
+    return RunRefused(400, code, f"Step {step.id}: {refused} No run was made. {cure}", [Field(path, why)])
 
 
 def _as_text(value: JsonValue) -> str:

@@ -60,6 +60,9 @@ NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}\Z")
 LARGEST = 96 * 1024
 """Of all names and values together: a bit more than the kernel lets a program be started with."""
 
+_LONGEST_LATER = 200
+"""No value that a run supplies by itself is longer."""
+
 _MEANT_FOR_STEPS = ("VAR_", "SECRET_", "STEP_", "WORKFLOW_", "RUN_")
 
 
@@ -134,6 +137,19 @@ def check_size(env: Mapping[str, str]) -> None:
             f"is the biggest, with {sizes[biggest]} bytes, of an environment of {total}; at most {LARGEST} are allowed."
         )
         raise ValueRefused(biggest, why)
+
+
+def foreseen(
+    group: str, values: Mapping[str, Any], secrets: Mapping[str, str], parameters: Mapping[str, Any]
+) -> dict[str, str]:
+    """A step's environment as far as it is known before there is a run, for `check_size`; room is left for the rest.
+
+    Raises ValueRefused, naming the variable, for a value that no environment can hold.
+    """
+    found, _ = variables(group, values)
+    held = {f"SECRET_{name}": text(f"SECRET_{name}", value) for name, value in secrets.items()}
+    later = dict.fromkeys(RESOLVED | RUN_SUPPLIED, "x" * _LONGEST_LATER)
+    return {**FIXED, **later, **found, **held, "STEP_PARAMS_JSON": text("STEP_PARAMS_JSON", dict(parameters))}
 
 
 def standing(env: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from apps.runs import actions, inputs
 from apps.runs.errors import RunRefused
 from apps.runs.models import Run, RunInput
 from apps.tools.models import ToolSession
+from apps.workflows import actions as workflows
 from apps.workflows.models import Workflow
 from tests import factories
 from tests.factories import Cast
@@ -148,6 +149,36 @@ def test_it_refuses_an_environment_that_no_process_can_be_started_with(cast: Cas
         start(workflow)
     assert refused.value.code == "environment_too_large"
     assert "BIG_0" in refused.value.detail
+    assert [field.path for field in refused.value.fields] == ["variables.BIG_0"]
+    assert not Run.objects.exists()
+
+
+def test_secrets_and_parameters_of_a_step_count_in_its_environment(cast: Cast) -> None:
+    raw = factories.document(
+        variables=[{"name": f"BIG_{n}", "value": "x" * 15_000} for n in range(5)],
+        secrets=["KEY"],
+        steps=[
+            factories.step(
+                "one", secrets=["KEY"], script_parameters={"text": {"type": "string", "description": "Long."}}
+            )
+        ],
+    )
+    workflow = factories.make_workflow(cast.team, cast.owner, raw)
+    workflows.set_secret(cast.team, name="KEY", value="s" * 16_000, by=cast.owner)
+    with pytest.raises(RunRefused) as refused:
+        start(workflow, parameters={"one": {"text": "y" * 20_000}})
+    assert (refused.value.code, refused.value.fields[0].path) == ("environment_too_large", "parameters.one")
+    assert "STEP_PARAMS_JSON is the biggest" in refused.value.detail
+    assert "ssss" not in refused.value.detail
+    assert start(workflow, parameters={"one": {"text": "y" * 100}}).status == Run.Status.QUEUED
+
+
+def test_a_value_that_no_environment_can_hold_is_refused_before_there_is_a_run(rich: Workflow) -> None:
+    name = next(iter(rich.variables.values_list("name", flat=True)))
+    with pytest.raises(RunRefused) as refused:
+        start(rich, **{**GIVEN, "variables": {name: "half\0"}})
+    assert (refused.value.code, refused.value.fields[0].path) == ("value_refused", f"variables.{name}")
+    assert not Run.objects.exists()
 
 
 def test_checking_writes_nothing(rich: Workflow) -> None:
