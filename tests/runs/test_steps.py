@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.runs import tasks
+from apps.runs import fragments, tasks
 from apps.runs.models import Attempt, Run
 from apps.runs.supervisor import sweeper
 from apps.workflows import places
@@ -144,6 +144,20 @@ def test_an_applied_mutation_of_a_step_that_is_not_idempotent_stops_its_retry(ca
     assert Attempt.objects.count() == 1
     event = run.events.get(kind="step.needs_attention")
     assert len(event.data["receipts"]) == 1
+
+
+def test_imported_calls_are_told_by_one_event_a_batch(cast: Cast) -> None:
+    code = "import pulse\nfor n in range(30): pulse.tools.query_workflow_db(sql='SELECT 1')\n"
+    step = factories.step("one", tools=["query_workflow_db"], access={"db": "read"})
+    run = carried(start(make(cast, [step], {"code/one/main.py": code})))
+    assert run.status == "succeeded"
+    told = list(run.events.filter(kind="tool.called").order_by("seq"))
+    assert 1 <= len(told) <= 3, "a second of calls is one event, not one a call"
+    assert sum(event.data["calls"] for event in told) == 30
+    assert (told[-1].data["last"], told[-1].data["tools"]) == (30, ["query_workflow_db"])
+    assert told[-1].ids["attempt_id"] == str(Attempt.objects.get().pk)
+    assert fragments.stale_after(["tool.called"]) == ["calls"]
+    assert "query_workflow_db" in fragments.render("calls", run)
 
 
 def test_parameters_of_a_step_behind_a_branch_are_checked_before_python_starts(cast: Cast) -> None:
