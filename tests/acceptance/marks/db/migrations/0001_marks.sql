@@ -1,0 +1,4 @@
+CREATE TABLE marks (flow TEXT NOT NULL, run TEXT NOT NULL, step TEXT NOT NULL, writer TEXT NOT NULL, n INTEGER NOT NULL);
+CREATE INDEX marks_of_a_writer ON marks (writer, n);
+CREATE TABLE present (run TEXT NOT NULL, step TEXT NOT NULL, token TEXT NOT NULL);
+CREATE TABLE go (run TEXT NOT NULL, tries TEXT NOT NULL);
