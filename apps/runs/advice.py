@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.outcomes import Outcome
+from engine.runner.collect import RULE_FAULTY
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,12 @@ _ADVICE: dict[str, Advice] = {
         "Check what it may have changed outside, then choose: run the step again, or mark how it ended.",
     ),
 }
+_OF_REASON: dict[tuple[str, str], Advice] = {
+    (Outcome.VALIDATION_FAILED, RULE_FAULTY): Advice(
+        "A rule of the validation could not be applied. No check failed: nothing is known against the output.",
+        "Mend the rule in the plan, not the script; the Result tab says what is wrong with it. Then rerun from here.",
+    ),
+}
 _UNKNOWN = Advice("The step did not succeed.", "Read its reason and its log.")
 
 _STATE_OF_OUTCOME: dict[str, str] = {
@@ -72,8 +79,8 @@ _STATE_OF_OUTCOME: dict[str, str] = {
 }
 
 
-def of(outcome: str) -> Advice:
-    return _ADVICE.get(outcome, _UNKNOWN)
+def of(outcome: str, reason: str = "") -> Advice:
+    return _OF_REASON.get((outcome, reason)) or _ADVICE.get(outcome, _UNKNOWN)
 
 
 def state_of(outcome: str) -> str:

@@ -42,7 +42,7 @@ class AttemptLine:
 
     @property
     def advice(self) -> advice.Advice:
-        return advice.of(self.attempt.outcome)
+        return advice.of(self.attempt.outcome, self.attempt.reason)
 
     @property
     def code_changed(self) -> bool:
@@ -75,7 +75,7 @@ class StepLine:
 
     @property
     def advice(self) -> advice.Advice:
-        return advice.of(self.outcome)
+        return advice.of(self.outcome, self.latest.attempt.reason if self.latest else "")
 
     def attempt(self, number: int) -> AttemptLine | None:
         """The attempt of that number; without one (0) the latest."""

@@ -65,6 +65,17 @@ def test_a_validation_block_decides_with_its_report(stage: Stage) -> None:
     assert [output.path for output in bad.ending.outputs] == ["a.json"]
 
 
+def test_a_rule_that_cannot_be_applied_is_no_failed_check(stage: Stage) -> None:
+    write = "import pulse\npulse.write_json('a.json', {'total': 1})\n"
+    endless = {"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    faulty = {"file_name": "a.json", "schema": endless}
+    failed = {"file_name": "a.json", "json_checks": [{"path": "$.nothing", "must_exist": True}]}
+    alone = stage.run(write, step={"validation": {"files": [faulty]}})
+    both = stage.run(write, step={"validation": {"files": [faulty, failed]}})
+    assert (alone.ending.outcome, alone.ending.reason) == ("validation_failed", "rule_faulty"), alone
+    assert (both.ending.outcome, both.ending.reason) == ("validation_failed", "check_failed"), both
+
+
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"[" * 100_000, b'{"total": NaN}', b""])
 def test_a_result_that_is_no_json_fails_its_check_and_leaves_nothing_stuck(stage: Stage, data: bytes) -> None:
     rules = {"files": [{"file_name": "a.json", "json_checks": [{"path": "$.total"}]}]}

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from pydantic import JsonValue
 
-from apps.runs import tasks
+from apps.runs import fragments, tasks
 from apps.runs.models import Attempt
 from apps.workflows import actions
 from apps.workflows.models import Workflow
@@ -42,6 +42,11 @@ def test_too_few_rows_fail_the_step(workflow: Workflow) -> None:
 
 def test_a_table_that_is_not_there_is_a_fault_of_the_rule(workflow: Workflow) -> None:
     assert judged(workflow, sql="SELECT * FROM nothing", min_rows=1) == ("validation_failed", ["faulty"])
+    attempt = Attempt.objects.get()
+    assert attempt.reason == "rule_faulty"
+    shown = fragments.render("notice", attempt.step_run.run)
+    assert "A rule of the validation could not be applied" in shown
+    assert "does not pass its checks" not in shown
 
 
 def test_large_rows_are_all_counted(workflow: Workflow) -> None:

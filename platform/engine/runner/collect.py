@@ -19,6 +19,8 @@ from engine.validation import Check, FileUnreadable, Status, ValidationReport, c
 LARGEST_VALIDATED = 16 * MEGABYTE
 LARGEST_SCANNED = 64 * MEGABYTE
 """Of all files of an attempt together: what is read to find secrets in it and to take its digest."""
+RULE_FAULTY = "rule_faulty"
+"""A rule could not be applied, and no check failed: nothing is known against the output."""
 _PIECE = 1024 * 1024
 
 
@@ -52,9 +54,11 @@ def validate(contract: Contract, folder: Beneath, listeners: Listeners) -> Valid
 
 
 def problem_of(report: ValidationReport) -> str:
-    """The reason below `validation_failed`: of the first thing that did not hold."""
+    """The reason below `validation_failed`: of the first check that failed; `rule_faulty` when only rules did."""
+    if report.status is Status.FAULTY:
+        return RULE_FAULTY
     for check in report.checks:
-        if check.status is not Status.PASSED:
+        if check.status is Status.FAILED:
             return (
                 check.name if check.name in {NotRegular.reason, TooLarge.reason, "output_missing"} else "check_failed"
             )
