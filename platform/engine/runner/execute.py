@@ -122,7 +122,13 @@ class _Attempt:
         seal = log.seal(watch.ms)
         claimed = claims.parse(watch.claims, log.marked)
         seen = verdict.Observed(
-            exit_, watch.cut_short, claimed, contract.limits, self._said, self._listeners.boundary_refused
+            exit_,
+            watch.cut_short,
+            claimed,
+            contract.limits,
+            self._said,
+            self._listeners.boundary_refused,
+            sandbox.breach(),
         )
         found, validation = verdict.judge(seen), None
         if found.outcome is Outcome.SUCCEEDED:

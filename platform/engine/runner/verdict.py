@@ -38,6 +38,7 @@ class Observed:
     limits: Limits
     said: Callable[[], str]
     boundary_refused: Callable[[], bool]
+    breach: str | None = None  # the bound of the sandbox's group that was hit: `memory`, `processes`
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,13 @@ def judge(seen: Observed) -> Verdict:
     """The outcome but for validation, which only a `succeeded` can still lose."""
     if seen.cut_short is not None and (seen.exit.killed or seen.exit.code is None):
         return _cut(seen.cut_short, seen.limits)
+    found = _own_end(seen)
+    if seen.breach and (found.outcome is Outcome.SCRIPT_ERROR or seen.exit.code is None):
+        return _breached(seen.breach, seen, found)
+    return found
+
+
+def _own_end(seen: Observed) -> Verdict:
     if seen.exit.code is None:
         return _never_ran(seen)
     if not seen.claims.running:
@@ -62,6 +70,16 @@ def judge(seen: Observed) -> Verdict:
     if seen.exit.code == 2:
         return _exit_2(seen)
     return _error(seen, seen.exit.code)
+
+
+def _breached(bound: str, seen: Observed, found: Verdict) -> Verdict:
+    """The kernel says which bound of the whole sandbox was hit; the script's own error, if any, follows from that."""
+    told = "" if seen.exit.signal == signal.SIGKILL or seen.exit.code is None else f" {found.detail}"
+    if bound == "memory":
+        detail = f"All its processes together needed more than {seen.limits.memory_mb} MB (limits.memory_mb)."
+    else:
+        detail = f"It needed more than {seen.limits.processes} processes at once (limits.processes)."
+    return Verdict(Outcome.LIMIT_EXCEEDED, bound, detail + told)
 
 
 def _cut(why: Bound | Stop, limits: Limits) -> Verdict:
