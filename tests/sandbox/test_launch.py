@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import select
 import subprocess
 import sys
@@ -247,26 +249,34 @@ def test_a_sweep_leaves_sandboxes_alone_that_are_watched(shared_bench: Bench) ->
     sandbox.close()
 
 
-def test_other_threads_may_end_while_it_runs(shared_bench: Bench) -> None:
+def test_threads_may_end_while_it_runs_also_the_one_that_started_it(shared_bench: Bench) -> None:
     box: list[Sandbox] = []
-    done, started = threading.Event(), threading.Event()
-
-    def run() -> None:
-        box.append(shared_bench.start("import time; time.sleep(600)"))
-        started.set()
-        done.wait(30)
-
-    runner = threading.Thread(target=run)
+    runner = threading.Thread(target=lambda: box.append(shared_bench.start("import time; time.sleep(600)")))
     runner.start()
-    assert started.wait(20)
-    passing = threading.Thread(target=time.sleep, args=(0.01,))
-    passing.start()
-    passing.join()
-    assert box[0].wait(0.3) is None
-    done.set()
     runner.join()
-    assert box[0].wait(5), "the kernel ends a sandbox with the thread that started it"
+    assert box[0].wait(0.3) is None
+    box[0].kill()
+    assert box[0].wait(5)
     box[0].close()
+
+
+def test_the_platform_keeps_its_own_ids_and_cannot_be_traced_by_the_runner(shared_bench: Bench) -> None:
+    sandbox = shared_bench.start("import time; time.sleep(600)")
+    ids = {
+        line
+        for thread in Path("/proc/self/task").iterdir()
+        for line in (thread / "status").read_text().splitlines()
+        if line.startswith(("Uid:", "Gid:", "Groups:"))
+    }
+    assert len(ids) == 3, "all threads have the same"
+    assert not any(str(shared_bench.runner.uid) in line for line in ids)
+    outside = Path(f"/proc/{sandbox.pid}/status").read_text()
+    assert f"Uid:\t{shared_bench.runner.uid}\t{shared_bench.runner.uid}\t{shared_bench.runner.uid}" in outside
+    assert re.search(r"^Groups:\s*$", outside, re.MULTILINE)
+    assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0, "PR_GET_DUMPABLE"
+    sandbox.kill()
+    assert sandbox.wait(5)
+    sandbox.close()
 
 
 def test_the_admitted_folder_is_mounted_though_its_name_was_given_to_another(bench: Bench) -> None:

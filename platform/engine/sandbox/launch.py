@@ -11,9 +11,9 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from engine.sandbox import processes, seccomp
+from engine.sandbox import processes, seccomp, spawn
 from engine.sandbox.arguments import MADE_FILES, Handed, arguments
 from engine.sandbox.cgroup import Group
 from engine.sandbox.diagnosis import refusal
@@ -225,7 +225,7 @@ def start(
     The policy's descriptors are closed in any case. With a `frame` two more arguments follow `argv`: the numbers of the
     descriptors to read it from, to its end, and to write claims to. A frame that is given "later" is handed over by
     `Sandbox.release`; a command that waits for it, and takes an empty one for "do nothing", never runs unwatched.
-    The calling thread must outlive the sandbox: when it ends, the kernel kills the sandbox.
+    The kernel kills it when this process ends; where no other uid is taken, already when the calling thread does.
     """
     parts = _Parts()
     try:
@@ -252,9 +252,8 @@ def start(
 
 
 def _spawn(command: list[str], env: Mapping[str, str], tools: HostTools, parts: _Parts) -> subprocess.Popen[bytes]:
-    runner = tools.runner
-    options: dict[str, Any] = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
-    return subprocess.Popen(
+    return spawn.start(
+        tools.runner,
         command,
         executable=tools.bwrap.path,
         stdin=subprocess.DEVNULL,
@@ -264,7 +263,6 @@ def _spawn(command: list[str], env: Mapping[str, str], tools: HostTools, parts: 
         cwd="/",
         pass_fds=parts.inherited,
         umask=0o007,
-        **options,
     )
 
 
