@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from engine.sandbox.access import ENTER, READ, WRITE, Runner
 from engine.sandbox.beneath import leads_outside, open_beneath
@@ -74,40 +74,67 @@ def below(root: Path, path: Path) -> str:
         raise SandboxRefused(Reason.GRANT_ESCAPES_ROOT, f"{path} does not lie below {root}.") from None
 
 
-def resolve(wish: Wish, runner: Runner, data_root: Path, *, create: bool = True) -> Mount:
-    """The wish, opened and checked; SandboxRefused says what is wrong with it."""
-    root = _open_root(wish, data_root)
-    created = False
+def plain(name: str) -> str:
+    """The name itself, when it is one that may be mounted."""
     try:
+        return check_name(name)
+    except FileRefused:
+        raise SandboxRefused(Reason.GRANT_ESCAPES_ROOT, f"{name!r} is no name for a mount.") from None
+
+
+class Roots:
+    """The folders that the wishes of one policy lie below, and the ways to them: each looked at once for all."""
+
+    def __init__(self, data_root: Path, runner: Runner) -> None:
+        self._data_root = data_root
+        self._runner = runner
+        self._opened: dict[tuple[Path, bool], int] = {}
+        self._barred: dict[str, Path | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._opened:
+            os.close(self._opened.popitem()[1])
+
+    def resolve(self, wish: Wish, *, create: bool = True) -> Mount:
+        """The wish, opened and checked; SandboxRefused says what is wrong with it."""
+        root = self._root(wish)
+        created = False
         opened = _open(root, wish)
         if opened is None and wish.write and wish.kind == "folder" and create:
-            created = _create(wish, runner)
+            created = _create(wish, self._runner)
             opened = _open(root, wish)
         if opened is None:
             return _missing(wish)
-    finally:
-        os.close(root)
-    try:
-        if wish.write:
-            _adopt(opened, runner)
-        status = os.fstat(opened)
-        real = Path(os.readlink(f"/proc/self/fd/{opened}"))
-        _check(wish, status, real, runner)
-    except BaseException:
-        os.close(opened)
-        raise
-    return Mount(
-        wish.store,
-        wish.relative,
-        wish.dest,
-        wish.write,
-        "granted",
-        status.st_dev,
-        status.st_ino,
-        created,
-        real,
-        [opened],
-    )
+        try:
+            status = os.fstat(opened)
+            if wish.write and _adopt(opened, status, self._runner):
+                status = os.fstat(opened)
+            real = os.readlink(f"/proc/self/fd/{opened}")
+            _check(wish, status, self._runner)
+            self._check_way(wish, real)
+        except BaseException:
+            os.close(opened)
+            raise
+        identity = (status.st_dev, status.st_ino)
+        return Mount(
+            wish.store, wish.relative, wish.dest, wish.write, "granted", *identity, created, Path(real), [opened]
+        )
+
+    def _root(self, wish: Wish) -> int:
+        key = (wish.root, wish.kind == "socket")
+        if key not in self._opened:
+            self._opened[key] = _open_root(wish, self._data_root)
+        return self._opened[key]
+
+    def _check_way(self, wish: Wish, real: str) -> None:
+        parent = os.path.dirname(real)
+        if parent not in self._barred:
+            self._barred[parent] = self._runner.barred_from(Path(real))
+        if barred := self._barred[parent]:
+            raise _unreadable(wish, f"lies below {barred}, which uid {self._runner.uid} cannot enter")
 
 
 def refuse_nested(mounts: Iterable[Mount]) -> None:
@@ -143,15 +170,22 @@ def refuse_conflicts(mounts: Iterable[Mount]) -> None:
 def refuse_forbidden(mounts: Iterable[Mount], closed: Iterable[Path], kept: Iterable[Path]) -> None:
     """Nothing in a `closed` folder is ever mounted, nor anything that is or holds one of these or a `kept` path."""
     closed_places = [os.path.realpath(place) for place in closed]
-    places = [*closed_places, *(os.path.realpath(place) for place in kept)]
+    holders = {holder for place in (*closed_places, *map(os.path.realpath, kept)) for holder in _above(place)}
+    below_closed = tuple(f"{place.rstrip('/')}/" for place in closed_places)
     for mount in mounts:
         real = str(mount.real)
-        if mount.status == "granted" and (
-            any(_holds(real, place) for place in places) or any(_holds(place, real) for place in closed_places)
-        ):
+        if mount.status == "granted" and (real in holders or real.startswith(below_closed)):
             raise SandboxRefused(
                 Reason.POLICY_FORBIDDEN_PATH, f"{mount.source} is, or holds, what no step may see ({mount.real})."
             )
+
+
+def _above(path: str) -> Iterator[str]:
+    """The path itself and every folder that holds it."""
+    while path not in {"", "/"}:
+        yield path
+        path = path.rpartition("/")[0]
+    yield "/"
 
 
 def _holds(folder: str, path: str) -> bool:
@@ -213,38 +247,44 @@ def _missing(wish: Wish) -> Mount:
     return Mount(wish.store, wish.relative, wish.dest, wish.write, "skipped")
 
 
-def _adopt(opened: int, runner: Runner) -> None:
-    """What the platform owns and a step is to write gets the runner's group: this very inode, nothing below it."""
-    status = os.fstat(opened)
+def _adopt(opened: int, status: os.stat_result, runner: Runner) -> bool:
+    """What the platform owns and a step is to write gets the runner's group: this very inode, nothing below it.
+
+    True when something was changed.
+    """
     wanted = 0o070 if stat.S_ISDIR(status.st_mode) else 0o060
     if (
         not runner.dropped
         or status.st_uid != os.geteuid()
         or not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode))
+        or (status.st_gid == runner.gid and status.st_mode & wanted == wanted)
     ):
-        return
-    if status.st_gid != runner.gid or status.st_mode & wanted != wanted:
-        os.chown(f"/proc/self/fd/{opened}", -1, runner.gid)
-        os.chmod(f"/proc/self/fd/{opened}", stat.S_IMODE(status.st_mode) | wanted)
+        return False
+    os.chown(f"/proc/self/fd/{opened}", -1, runner.gid)
+    os.chmod(f"/proc/self/fd/{opened}", stat.S_IMODE(status.st_mode) | wanted)
+    return True
 
 
-def _check(wish: Wish, status: os.stat_result, real: Path, runner: Runner) -> None:
-    def refuse(why: str) -> SandboxRefused:
-        return SandboxRefused(Reason.GRANT_UNREADABLE, f"{wish.relative} {why}.", "Mend its owner, mode or kind.")
-
+def _check(wish: Wish, status: os.stat_result, runner: Runner) -> None:
     kind, wanted = _kind(status.st_mode)
     if kind is None or (wish.kind != kind and not (wish.kind == "any" and kind != "socket")):
-        raise refuse(f"is not a {'file or folder' if wish.kind == 'any' else wish.kind}")
+        raise _unreadable(wish, f"is not a {'file or folder' if wish.kind == 'any' else wish.kind}")
     if status.st_uid not in {0, os.geteuid(), runner.uid}:
-        raise refuse(f"belongs to uid {status.st_uid}, neither to the platform nor to the uid that runs steps")
+        raise _unreadable(
+            wish, f"belongs to uid {status.st_uid}, neither to the platform nor to the uid that runs steps"
+        )
     if kind != "socket" and status.st_mode & stat.S_IWOTH:
-        raise refuse("may be changed by everybody on this host")
+        raise _unreadable(wish, "may be changed by everybody on this host")
     if wish.write:
         wanted |= WRITE
     if not runner.may(status, wanted):
-        raise refuse(f"cannot be {'written' if wish.write else 'read'} by uid {runner.uid}, which runs steps")
-    if barred := runner.barred_from(real):
-        raise refuse(f"lies below {barred}, which uid {runner.uid} cannot enter")
+        raise _unreadable(
+            wish, f"cannot be {'written' if wish.write else 'read'} by uid {runner.uid}, which runs steps"
+        )
+
+
+def _unreadable(wish: Wish, why: str) -> SandboxRefused:
+    return SandboxRefused(Reason.GRANT_UNREADABLE, f"{wish.relative} {why}.", "Mend its owner, mode or kind.")
 
 
 def _kind(mode: int) -> tuple[Kind | None, int]:

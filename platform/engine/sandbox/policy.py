@@ -200,8 +200,9 @@ def build(declared: Declared, host: Host) -> Policy:
     access_to_code = code_access(host.workflow, host.locked_steps)
     mounts: list[grants.Mount] = []
     try:
-        for wish in (*_granted(declared, host, access_to_code), *_given(host)):
-            mounts += [grants.resolve(wish, host.tools.runner, host.data_root, create=host.create_missing)]
+        with grants.Roots(host.data_root, host.tools.runner) as roots:
+            for wish in (*_granted(declared, host, access_to_code), *_given(host)):
+                mounts += [roots.resolve(wish, create=host.create_missing)]
         check_mounts(mounts, host)
     except BaseException:
         for mount in mounts:
@@ -256,14 +257,9 @@ def _granted(declared: Declared, host: Host, access_to_code: Mapping[str, str]) 
             reason = Reason.GRANT_READ_MISSING if locked else Reason.GRANT_WRITE_MISSING
             raise SandboxRefused(reason, f"There is no folder code/{declared.step_id}.", "Write the step's main.py.")
         for name, access in access_to_code.items():
-            source, dest, write = grants.below(host.workflow.code, host.workflow.code / name), f"{CODE}/{name}", access
+            source = grants.plain(name)
             yield grants.Wish(
-                "code",
-                host.workflow.root,
-                f"code/{source}",
-                dest,
-                write == Access.WRITE,
-                "any",
+                "code", host.workflow.root, f"code/{source}", f"{CODE}/{source}", access == Access.WRITE, "any"
             )
 
 
