@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from apps.runs import advice, reading
 from apps.runs.models import Attempt, Run, StepRun
+from apps.runs.texts import Texts
 from apps.workflows import graph_svg
 from apps.workflows.models import PlanRevision
 
@@ -119,8 +120,19 @@ class RunPage:
 
     @cached_property
     def lines(self) -> tuple[StepLine, ...]:
-        steps = self.run.steps.prefetch_related("attempts")
-        return tuple(StepLine(step, tuple(self._line(attempt) for attempt in step.attempts.all())) for step in steps)
+        found = []
+        for step in self.run.steps.prefetch_related("attempts"):
+            step.title = self.texts.title(step)  # as it is read, never saved
+            found.append(StepLine(step, tuple(self._line(attempt) for attempt in step.attempts.all())))
+        return tuple(found)
+
+    @cached_property
+    def texts(self) -> Texts:
+        return Texts(self.run)
+
+    def about(self, line: StepLine, shown: AttemptLine | None) -> str:
+        """What the plan says of the step, as it was for the attempt that is shown."""
+        return self.texts.description(line.step, shown.attempt.plan_revision if shown else 0)
 
     @cached_property
     def wrong(self) -> tuple[StepLine, ...]:

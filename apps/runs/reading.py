@@ -10,6 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from apps.runs.models import Attempt, Run, RunEvent, StepRun, Worker
+from apps.runs.texts import Texts
 from apps.runs.timing import SILENT_S
 from apps.workflows.models import Workflow
 
@@ -40,7 +41,7 @@ class Standstill:
 
 def run_json(run: Run) -> dict[str, Any]:
     """`GET /runs/{id}`: the run, its steps and their attempts. No parameter value, no secret."""
-    still = why_not_running(run)
+    still, texts = why_not_running(run), Texts(run)
     return {
         "id": str(run.pk),
         "workflow": run.workflow.slug,
@@ -65,15 +66,17 @@ def run_json(run: Run) -> dict[str, Any]:
         "finished_at": run.finished_at,
         "last_seq": run.last_seq,
         "artifacts_expired": run.artifacts_expired,
-        "steps": [step_json(step) for step in run.steps.prefetch_related("attempts")],
+        "steps": [step_json(step, texts) for step in run.steps.prefetch_related("attempts")],
     }
 
 
-def step_json(step: StepRun) -> dict[str, Any]:
+def step_json(step: StepRun, texts: Texts) -> dict[str, Any]:
+    attempts = list(step.attempts.all())
     return {
         "step_id": step.step_id,
         "kind": step.kind,
-        "title": step.title,
+        "title": texts.title(step),
+        "description": texts.description(step, attempts[-1].plan_revision if attempts else 0),
         "status": step.status,
         "reason": step.reason,
         "decision": step.decision,
@@ -81,7 +84,7 @@ def step_json(step: StepRun) -> dict[str, Any]:
         "reused_files": step.reused_files or [],
         "started_at": step.started_at,
         "finished_at": step.finished_at,
-        "attempts": [attempt_json(attempt) for attempt in step.attempts.all()],
+        "attempts": [attempt_json(attempt) for attempt in attempts],
     }
 
 

@@ -60,6 +60,7 @@ def run_page(request: MemberRequest, run_id: uuid.UUID) -> HttpResponseBase:
             "log": logs.of_attempt(shown.attempt) if shown and tab == "log" else None,
             "line": line,
             "shown": shown,
+            "about": reading.about(line, shown) if line else "",
             "parts": {name: fragments.render_of(name, reading, choice) for name in names},
             "may": may(request.user, run.team),
         },
