@@ -184,9 +184,8 @@ def _seats(at: datetime) -> list[Seat]:
 
 def _sparks(mine: QuerySet[Run], at: datetime) -> tuple[Spark, Spark]:
     """Runs by when they were queued: a bar a minute for an hour, a bar an hour for a day."""
-    ended = mine.filter(status__in=(*Run.TERMINAL, Run.Status.NEEDS_ATTENTION, Run.Status.RUNNING))
-    minutes = ended.filter(queued_at__gte=at - HOUR).annotate(slot=TruncMinute("queued_at"))
-    hours = ended.filter(queued_at__gte=at - DAY).annotate(slot=TruncHour("queued_at"))
+    minutes = mine.filter(queued_at__gte=at - HOUR).annotate(slot=TruncMinute("queued_at"))
+    hours = mine.filter(queued_at__gte=at - DAY).annotate(slot=TruncHour("queued_at"))
     bad = Count("pk", filter=Q(status__in=(Run.Status.FAILED, Run.Status.NEEDS_ATTENTION)))
     by_minute = minutes.values_list("slot").annotate(all=Count("pk"), bad=bad).order_by()
     by_hour = hours.values_list("slot").annotate(all=Count("pk"), bad=bad).order_by()

@@ -18,6 +18,7 @@ PERIODS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(d
 SETS = {
     "unfinished": (Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.WAITING, Run.Status.NEEDS_ATTENTION),
     "standing": (Run.Status.QUEUED, Run.Status.WAITING),
+    "wrong": (Run.Status.FAILED, Run.Status.NEEDS_ATTENTION),
 }
 
 

@@ -89,4 +89,9 @@
   });
   label();
   refresh();
+  const open = document.querySelector(".run-left [aria-current]");
+  if (open) {
+    const list = open.closest(".run-left");
+    list.scrollTop = open.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 3;
+  }
 })();

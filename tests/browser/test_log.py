@@ -81,6 +81,7 @@ READ_ALL = """async () => {
   const view = document.querySelector("[data-log-view]");
   const frame = async () => { for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame); };
   view.style.height = "60000px";
+  view.style.maxHeight = "none";
   const numbers = new Set();
   let out = 0;
   for (let top = 0; ; top += 59000) {

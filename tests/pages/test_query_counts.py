@@ -15,8 +15,8 @@ from tests.browser.demo import Demo, add_past, seed
 PINNED = {
     "/": 18,
     "/workflows/": 6,
-    "/runs/": 4,
-    "/deliveries/": 4,
+    "/runs/": 5,
+    "/deliveries/": 5,
     "/sessions/": 6,
     "/t/payments/workflows/pr-review/": 14,
     "/t/payments/workflows/pr-review/triggers/": 8,

@@ -31,7 +31,7 @@ def test_a_failed_step_opens_itself_with_outcome_cause_and_next_action(demo: Dem
 def test_a_run_that_waits_for_a_slot_says_who_holds_it(demo: Demo, as_user: AsUser) -> None:
     text = page(as_user, demo, f"/runs/{demo.runs['held']}/")
     assert "2 of 2 places of market-checks are taken." in text
-    assert f'held by <a class="mono" href="/runs/{demo.runs["busy"]}/">' in text
+    assert f'Held by <a class="mono" href="/runs/{demo.runs["busy"]}/">' in text
     assert "The end of one of these runs." in text
 
 

@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 register = template.Library()
+_UNITS = {"s": "s", "ms": "ms", "mb": "MB", "kb": "KB", "percent": "%"}
 
 
 @cache
@@ -111,6 +112,19 @@ def size(value: int | None) -> str:
 def words(value: str) -> str:
     """`needs_attention` as `needs attention`."""
     return str(value).replace("_", " ")
+
+
+@register.filter
+def measured(value: str) -> str:
+    """What a key measures, without its unit: `timeout_s` as `timeout`."""
+    name, _, unit_of = str(value).rpartition("_")
+    return words(name if unit_of in _UNITS else value)
+
+
+@register.filter
+def unit(value: str) -> str:
+    """The unit a key ends with, after a blank: `timeout_s` as ` s`; nothing when it has none."""
+    return f" {_UNITS[end]}" if (end := str(value).rpartition("_")[2]) in _UNITS else ""
 
 
 @register.filter
