@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.contrib.auth.models import AbstractBaseUser
-from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
@@ -148,14 +146,6 @@ def password_was_changed(user: User) -> None:
         user.must_change_password = False
         user.save(update_fields=["must_change_password"])
     audit.record("user.password_changed", user, team=None, by=user)
-
-
-@transaction.atomic
-def end_sign_ins(user: AbstractBaseUser) -> int:
-    """End every signed-in browser session of the user; how many there were."""
-    mine = [row.pk for row in Session.objects.iterator() if row.get_decoded().get("_auth_user_id") == str(user.pk)]
-    ended, _ = Session.objects.filter(pk__in=mine).delete()
-    return ended
 
 
 def _scopes(scopes: Iterable[str], role: Role) -> list[Scope]:

@@ -40,7 +40,7 @@ class PersonAdmin(_UserAdmin):
     readonly_fields = ["last_login", "date_joined"]
 
     def save_model(self, request: HttpRequest, obj: User, form: ModelForm[User], change: bool) -> None:
-        """Keeping someone out goes through the action, which ends sessions and raises the epoch of the teams."""
+        """Keeping someone out goes through the action, which keeps a team its last owner and raises the epoch."""
         if not change:
             obj.must_change_password = True  # whoever makes an account knows its first password
         switched = change and "is_active" in form.changed_data

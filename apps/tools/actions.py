@@ -153,15 +153,6 @@ def resume_run_session(run_id: UUID) -> bool:
     return bool(_move_run_session(run_id, State.SUSPENDED, State.LIVE))
 
 
-def register_parent(session_id: UUID, parent_id: UUID) -> None:
-    """A parent is fixed when its child is registered: always refused, unless it says what already is."""
-    if not ToolSession.objects.filter(pk=session_id, parent_id=parent_id).exists():
-        raise SessionRefused(
-            "A session has one parent, fixed when it was registered. Nothing was changed. Open a new session instead.",
-            code=Code.AMBIGUOUS,
-        )
-
-
 def _check_grants(tools: Collection[str], db_access: str) -> None:
     if db_access not in DB_ACCESS:
         raise SessionRefused(f"db_access must be none, read or read-write, not {db_access!r}. No session was opened.")

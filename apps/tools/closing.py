@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from uuid import UUID
 
 from apps.tools import ledger, receipts
@@ -33,15 +32,3 @@ def finish(session_id: UUID) -> bool:
 def finish_ended() -> int:
     """Finish every ended session that has no seal yet, as after a crash between the end and its sealing."""
     return sum(finish(key) for key in ToolSession.objects.unsealed().values_list("pk", flat=True))
-
-
-def drop_journals(ended_before: datetime) -> int:
-    """Delete the journals of sessions that were sealed long ago: the ledger has their rows. Returns how many."""
-    dropped = 0
-    old = ToolSession.objects.filter(ended_at__lt=ended_before, seal__isnull=False)
-    for session_id in old.values_list("pk", flat=True).iterator():
-        chain = ledger.chain_of(session_id)
-        if chain is not None and chain.path.exists():
-            chain.path.unlink()
-            dropped += 1
-    return dropped

@@ -69,10 +69,6 @@ class ToolFailure(Exception):
         self.hint = hint
 
 
-class MutationUnknown(Exception):
-    """The effect of a mutation may or may not have happened. Nothing is sent again; `read_receipt` settles it."""
-
-
 class JournalClosed(Exception):
     """The journal was sealed: its session has ended, no row follows."""
 

@@ -57,11 +57,6 @@ def open_intents(attempt_id: UUID | None = None, session_id: UUID | None = None)
     return rows if session_id is None else rows.filter(session_id=session_id)
 
 
-def applied_by(run_id: UUID, step_id: str) -> QuerySet[Receipt]:
-    """The mutations that earlier attempts of a step did apply."""
-    return Receipt.objects.filter(run_id=run_id, step_id=step_id, state=State.APPLIED).order_by("made_at")
-
-
 def settle(attempt_id: UUID) -> list[Receipt]:
     """Read back what became of every open mutation of an attempt; returns those that stay unknown (none, for the
     workflow's database: a mutation that has no receipt there is made void, and can never apply after this)."""

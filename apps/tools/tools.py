@@ -150,4 +150,5 @@ _FORMS = (
     "Give sql with params, or sql with param_sets, or statements. Nothing was done.",
     "statements is a list of {sql, params}; param_sets runs one sql once for each of its sets.",
 )
+# For the type checker, which does not look at what decorates a class.
 _made: tuple[type[Executor], ...] = (QueryWorkflowDb, MutateWorkflowDb, ReadReceipt)

@@ -16,7 +16,6 @@ from django.conf import settings
 
 from apps.accounts.errors import Field, Refused
 from apps.runs import actions as runs
-from apps.runs.errors import RunRefused
 from apps.webhooks.arrivals import Arrival
 from apps.webhooks.errors import Unverified
 from apps.webhooks.kinds import KINDS
@@ -122,14 +121,14 @@ def _judge_known(one: Judged, trigger: Trigger, starts: Starts) -> Judged:
     except Unverified as wrong:
         detail = "The signature or token of this delivery is missing or wrong. No run was made."
         return replace(one, refusal=Refusal(401, wrong.code, detail, reason=wrong.detail))
-    except (Refused, RunRefused) as wrong:
+    except Refused as wrong:
         return replace(one, refusal=refusal_of(wrong))
     except Exception:
         log.exception("An arrival at trigger %s could not be judged.", trigger.pk)
         return replace(one, refusal=FAULT)
 
 
-def refusal_of(wrong: Refused | RunRefused) -> Refusal:
+def refusal_of(wrong: Refused) -> Refusal:
     """A refusal of the layers below, as this one answers it: what the sender got wrong is a 400 here."""
     fields = tuple(Field(each.path, each.message) for each in wrong.fields)
     return Refusal(400 if wrong.status == 422 else wrong.status, wrong.code, wrong.detail, fields)
@@ -173,5 +172,5 @@ def _startable(one: Judged, trigger: Trigger, starts: Starts) -> Judged:
 def _check(trigger: Trigger, wanted: runs.StartFacts) -> runs.Admitted | Refusal:
     try:
         return runs.check_start(workflow=trigger.workflow, **wanted)
-    except (Refused, RunRefused) as wrong:
+    except Refused as wrong:
         return refusal_of(wrong)

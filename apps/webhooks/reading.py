@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import Max, Sum
 
-from apps.accounts.models import Team
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.models import Delivery, HookCount, Trigger
 from apps.workflows import vault
@@ -51,21 +50,6 @@ def triggers_of(workflow: Workflow, *, now: datetime) -> list[TriggerView]:
         )
         for trigger in triggers
     ]
-
-
-def deliveries_of_team(team: Team, *, workflow: str = "", verdict: str = "") -> QuerySet[Delivery]:
-    """For the deliveries page: newest first, without the bytes."""
-    return Delivery.objects.filter(team=team).with_names().having(workflow=workflow, verdict=verdict).newest_first()
-
-
-def refused_since(team: Team, since: datetime) -> QuerySet[Delivery]:
-    """Deliveries that were refused: the dashboard counts them and links to them."""
-    return Delivery.objects.filter(team=team, status__gte=400, received_at__gte=since).with_names().newest_first()
-
-
-def unknown_hooks_since(since: datetime) -> int:
-    """Arrivals at hooks that do not exist or are switched off: for the whole product, since they have no team."""
-    return _refused([""], since=since).get("", 0)
 
 
 def delivery_json(delivery: Delivery) -> dict[str, Any]:

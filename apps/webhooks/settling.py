@@ -13,7 +13,6 @@ from django.db.models import F
 
 from apps.accounts.errors import Refused
 from apps.runs import actions as runs
-from apps.runs.errors import RunRefused
 from apps.runs.models import Run
 from apps.webhooks import delivery_file, refusals
 from apps.webhooks.arrivals import Answer
@@ -64,7 +63,7 @@ def _settle_alone(one: Judged) -> Answer:
     try:
         with transaction.atomic():
             return _Together([one]).settle()[0]
-    except (Refused, RunRefused) as wrong:
+    except Refused as wrong:
         return _refuse(one, refusal_of(wrong))
     except IntegrityError:
         # PostgreSQL only: a copy that came at the same moment was first, and is known by now.

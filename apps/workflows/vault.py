@@ -10,8 +10,6 @@ from __future__ import annotations
 import base64
 import enum
 import functools
-import hashlib
-import hmac
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -101,25 +99,12 @@ def new_key() -> str:
     return made.split()[0]
 
 
-def current_key_id() -> str:
-    return next(iter(_keys()))
-
-
 def drop_keys_but(key_id: str) -> list[str]:
     """Forget every key but this one; the ids that were dropped. Only once no row uses them."""
     dropped = [line.split()[0] for line in _path_lines() if line.split()[0] != key_id]
     keyfiles.replace(_path(), "\n".join(line for line in _path_lines() if line.split()[0] == key_id))
     _read.cache_clear()
     return dropped
-
-
-def keyed_digest(name: str, data: bytes) -> str:
-    """A digest of a secret value that shows whether it changed and cannot be guessed without the key.
-
-    Its key never rotates, so that the same value keeps the same digest (the fingerprint of a contract rests on it).
-    """
-    key = keyfiles.read_or_make(settings.PULSE_DATA / "secrets" / "digest.key").encode()
-    return hmac.new(key, name.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 
 def _remember(purpose: Purpose, data: bytes) -> None:

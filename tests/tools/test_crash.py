@@ -84,7 +84,6 @@ def test_killed_between_effect_and_answer_the_effect_is_read_back_once(step):
     assert (receipt.state, receipt.result["changes"]) == ("applied", 1)
     assert rows_of(step) == 1
     assert [row.outcome for row in ToolCall.objects.all()] == ["applied"]
-    assert list(receipts.applied_by(step.session.run_id, "gate")) == [receipt]
 
 
 def test_killed_before_the_effect_it_is_known_never_to_have_been_sent(step):

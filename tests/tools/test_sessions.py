@@ -96,17 +96,6 @@ def test_a_run_and_an_attempt_have_one_session_each():
     refused_with(Code.AMBIGUOUS, kind="step", parent=run, run_id=run.run_id, attempt_id=step.attempt_id, **facts)
 
 
-def test_a_second_parent_is_refused_as_ambiguous():
-    workflow = world.make_workflow(migration="")
-    run, other = world.open_run(workflow), world.open_run(workflow)
-    step = world.open_step(run).session
-    with pytest.raises(SessionRefused) as caught:
-        actions.register_parent(step.pk, other.pk)
-    assert caught.value.code == Code.AMBIGUOUS
-    step.refresh_from_db()
-    assert step.parent_id == run.pk
-
-
 @pytest.mark.parametrize("role", [Role.VIEWER, None])
 def test_who_may_not_run_opens_no_session(role):
     workflow = world.make_workflow(migration="")
