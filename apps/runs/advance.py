@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
+from typing import NamedTuple
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,6 +15,7 @@ from apps.runs.events import News
 from apps.runs.kinds import Kind
 from apps.runs.leases import Keeper, Lease
 from apps.runs.models import Run, StepRun
+from apps.tools import driver
 from engine import decide
 from engine.decide import Fail, Finish, Hold, StartStep, StepView, TakeRoute
 from engine.document import BranchStep, Dependency, Plan
@@ -24,6 +27,15 @@ from engine.states import RunStatus, StepStatus
 ROUTE_FILE_MAX_BYTES = 64 * 1024
 
 
+class Wishes(NamedTuple):
+    """What others may have asked of a run meanwhile. `saved` changes with each saving of its workflow."""
+
+    cancelled: bool
+    cancelled_by: str
+    stopping: bool
+    saved: tuple[object, ...]
+
+
 class Advance:
     """One run, held by one lease, in one thread that outlives its sandboxes."""
 
@@ -32,6 +44,7 @@ class Advance:
         self.keeper = keeper
         self.inputs: inputs.Inputs | None = None
         self._run: Run | None = None
+        self._wishes: Wishes | None = None
         self._steps: tuple[int, dict[str, StepRun]] | None = None
 
     def carry_on(self) -> None:
@@ -52,26 +65,12 @@ class Advance:
         return self._do(run, plan, steps, self._decide(run, plan, steps))
 
     def _look(self) -> Run:
-        """The run as it is now. After the first look only what others may change is read again."""
-        rows = Run.objects.filter(pk=self.lease.run_id)
-        if self._run is None:
-            self._run = rows.select_related("workflow__team", "owner", "lease_worker").get()
-            return self._run
-        run = self._run
-        wishes = rows.values_list(
-            "cancel_requested_at",
-            "cancel_requested_by",
-            "lease_worker__stopping_at",
-            "workflow__updated_at",
-            "workflow__revision",
-        )
-        run.cancel_requested_at, run.cancel_requested_by, stopping, *saved = wishes.get()
-        if run.lease_worker is not None:
-            run.lease_worker.stopping_at = stopping
-        if saved != [run.workflow.updated_at, run.workflow.revision]:
-            self._run = None
-            return self._look()
-        return run
+        """The run as it is now: each look reads what others may change, and the rest again when that shows a change."""
+        before, self._wishes = self._wishes, _wishes(self.lease.run_id)
+        if self._run is None or before is None or before.saved != self._wishes.saved:
+            runs = Run.objects.select_related("workflow__team", "owner", "lease_worker")
+            self._run = runs.get(pk=self.lease.run_id)
+        return self._run
 
     def _steps_of(self, run: Run, plan: Plan) -> dict[str, StepRun]:
         """The rows of the steps: read once a revision, since only the holder of the lease changes them."""
@@ -80,10 +79,11 @@ class Advance:
         return self._steps[1]
 
     def _ends_early(self, run: Run) -> bool:
-        if run.cancel_requested_at:
-            reason = f"Cancelled by {run.cancel_requested_by}."
+        wishes = self._wishes
+        if wishes is not None and wishes.cancelled:
+            reason = f"Cancelled by {wishes.cancelled_by}."
             return endings.finish(run, RunStatus.CANCELLED, reason=reason, fence=self.lease.fence)
-        if run.lease_worker and run.lease_worker.stopping_at:
+        if wishes is not None and wishes.stopping:
             reason = "The platform is being stopped. The run goes on when it is started again."
             return endings.requeue(run, reason=reason, reason_code="stopping", fence=self.lease.fence, tell=False)
         return False
@@ -185,6 +185,23 @@ class Advance:
 
 
 _ENDS = {Next.SUCCEED: StepStatus.SUCCEEDED, Next.FAIL: StepStatus.FAILED, Next.CANCEL: StepStatus.CANCELLED}
+
+
+def _wishes(run_id: uuid.UUID) -> Wishes:
+    row = driver.one(_WISHES, [run_id])
+    if row is None:
+        raise Run.DoesNotExist(f"Run {run_id} is gone.")
+    cancelled_at, cancelled_by, stopping_at, *saved = row
+    return Wishes(cancelled_at is not None, cancelled_by, stopping_at is not None, tuple(saved))
+
+
+_WISHES = """
+    SELECT r.cancel_requested_at, r.cancel_requested_by, l.stopping_at, w.updated_at, w.revision
+      FROM runs_run r
+      JOIN workflows_workflow w ON w.id = r.workflow_id
+      LEFT JOIN runs_worker l ON l.id = r.lease_worker_id
+     WHERE r.id = %s
+"""
 
 
 def _view(step: StepRun) -> StepView:

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 from pydantic import JsonValue
 
+from apps import rows
 from apps.runs import leases, listening, moves, mutations, outputs, reuse, sockets, whereabouts
 from apps.runs.errors import LeaseLost
 from apps.runs.events import News
@@ -81,21 +82,22 @@ class Attempted:
         The caller records them with the lease's fence, which takes everything back when the lease is lost.
         """
         ending = self.ending
-        Attempt.objects.filter(pk=self.row.pk, outcome="").update(
-            outcome=ending.outcome,
-            reason=ending.reason[:64],
-            detail=ending.detail,
-            exit_code=ending.exit_code,
-            policy=ending.policy,
-            code_digest_end=ending.code_digest_end,
-            validation=ending.validation,
-            claims=ending.claims,
-            seal=ending.seal,
-            outputs=[_output(one) for one in ending.outputs],
-            started_at=ending.started_at,
-            finished_at=ending.finished_at,
+        changes = {
+            "outcome": ending.outcome,
+            "reason": ending.reason[:64],
+            "detail": ending.detail,
+            "exit_code": ending.exit_code,
+            "policy": ending.policy,
+            "code_digest_end": ending.code_digest_end,
+            "validation": ending.validation,
+            "claims": ending.claims,
+            "seal": ending.seal,
+            "outputs": [_output(one) for one in ending.outputs],
+            "started_at": ending.started_at,
+            "finished_at": ending.finished_at,
             **({"findings": self.findings} if self.findings else {}),
-        )
+        }
+        rows.update(Attempt, changes, "id = %s AND outcome = ''", [rows.key(self.row.pk)])
         if self.row.session_id:
             tools.end_session(self.row.session_id, f"attempt_{ending.outcome}")
         ids = {"step_id": self.row.step_run.step_id, "attempt_id": str(self.row.pk)}
@@ -159,7 +161,7 @@ def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[At
             now=now,
         )
         row.session_id = opened.session.pk
-        row.save(force_insert=True)
+        rows.insert([row])
         moves.move_step(
             work.row,
             StepStatus.RUNNING,

@@ -11,6 +11,7 @@ from datetime import datetime
 from django.db import connection, transaction
 from django.utils import timezone
 
+from apps import rows
 from apps.runs.errors import LeaseLost
 from apps.runs.kinds import Kind
 from apps.runs.models import Run, RunEvent
@@ -52,7 +53,7 @@ def record_all(run: Run | uuid.UUID, news: Sequence[News], *, fence: int | None 
     last, team_id = _take_numbers(run_id, len(news), fence)
     at = timezone.now()
     first = last - len(news) + 1
-    RunEvent.objects.bulk_create(_row(run_id, team_id, first + place, at, one) for place, one in enumerate(news))
+    rows.insert([_row(run_id, team_id, first + place, at, one) for place, one in enumerate(news)])
     _notify(team_id, run_id, last, news)
     return last
 
@@ -60,7 +61,7 @@ def record_all(run: Run | uuid.UUID, news: Sequence[News], *, fence: int | None 
 def record_first(news: Sequence[tuple[Run, News]]) -> None:
     """Writes the first event of each of these runs, in the transaction that made them: nobody else can see them yet."""
     at = timezone.now()
-    RunEvent.objects.bulk_create(_row(run.pk, run.team_id, 1, at, one) for run, one in news)
+    rows.insert([_row(run.pk, run.team_id, 1, at, one) for run, one in news])
     Run.objects.filter(pk__in=[run.pk for run, _ in news]).update(last_seq=1)
     for run, one in news:
         run.last_seq = 1
@@ -70,11 +71,10 @@ def record_first(news: Sequence[tuple[Run, News]]) -> None:
 def _take_numbers(run_id: uuid.UUID, count: int, fence: int | None) -> tuple[int, uuid.UUID]:
     """The last of `count` new numbers, and the run's team: one statement, which takes the run's row lock."""
     held = "" if fence is None else " AND fence = %s AND status = 'running'"
-    key = run_id if connection.features.has_native_uuid_field else run_id.hex
     with connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE runs_run SET last_seq = last_seq + %s WHERE id = %s{held} RETURNING last_seq, team_id",  # noqa: S608
-            [count, key, *([] if fence is None else [fence])],
+            [count, rows.key(run_id), *([] if fence is None else [fence])],
         )
         row = cursor.fetchone()
     if row is None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from django.db import transaction
 from django.utils import timezone
 
+from apps import rows
 from apps.runs import leases
 from apps.runs.errors import LeaseLost
 from apps.runs.events import News
@@ -28,6 +29,11 @@ from engine.validation import QueryFailed
 GREW_EVERY_S = 1.0
 ASK_EVERY_S = 0.1
 WISHES = ("fence", "status", "cancel_requested_at", "cancel_requested_by", "lease_worker__cut_at")
+
+_HELD = (
+    "id = %s AND EXISTS (SELECT 1 FROM runs_steprun s JOIN runs_run r ON r.id = s.run_id"
+    " WHERE s.id = runs_attempt.step_run_id AND r.fence = %s AND r.status = 'running')"
+)
 
 
 class Listening:
@@ -69,19 +75,17 @@ class Listening:
         self._until_started.close()
         contract = self.contract
         with transaction.atomic():
-            held = Attempt.objects.filter(
-                pk=self.row.pk, step_run__run__fence=self.lease.fence, step_run__run__status=Run.Status.RUNNING
-            )
-            stored = held.update(
-                pid=pid,
-                pid_started=pid_started,
-                started_at=timezone.now(),
-                contract=contract.record(),
-                fingerprint=contract.fingerprint,
-                inputs_digest=contract.inputs_digest,
-                code_digest=contract.code_digest,
-                findings=[finding.record() for finding in contract.findings],
-            )
+            changes = {
+                "pid": pid,
+                "pid_started": pid_started,
+                "started_at": timezone.now(),
+                "contract": contract.record(),
+                "fingerprint": contract.fingerprint,
+                "inputs_digest": contract.inputs_digest,
+                "code_digest": contract.code_digest,
+                "findings": [finding.record() for finding in contract.findings],
+            }
+            stored = rows.update(Attempt, changes, _HELD, [rows.key(self.row.pk), self.lease.fence])
             if not stored:
                 raise LeaseLost(f"Run {self.lease.run_id} was taken over before its step could start.")
 
@@ -115,16 +119,16 @@ class Listening:
         """Raises QueryFailed for what the database refuses: that is a fault of the rule, not of the step."""
         workflow = self.row.step_run.run.workflow
         databases = Databases()
-        rows: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         try:
             database = databases.of(workflow.team_id, workflow.pk)
             offset: int | None = 0
-            while offset is not None and len(rows) < limit:  # a page may end before its rows do, when they are large
-                page = reading.query(database, sql, max_rows=limit - len(rows), offset=offset)
-                rows += page["rows"]
+            while offset is not None and len(found) < limit:  # a page may end before its rows do, when they are large
+                page = reading.query(database, sql, max_rows=limit - len(found), offset=offset)
+                found += page["rows"]
                 offset = page["next_offset"]
         except ToolFailure as refused:
             raise QueryFailed(refused.message.rstrip(".")) from None
         finally:
             databases.close()
-        return rows
+        return found

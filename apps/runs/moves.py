@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from apps import rows
 from apps.runs.kinds import Kind
 from apps.runs.models import Run, StepRun
 from engine import states
@@ -27,16 +28,19 @@ def move_run(run_id: uuid.UUID, to: RunStatus, *, fence: int | None = None, **fi
 
     With a fence it must be running under it.
     """
-    rows = Run.objects.filter(pk=run_id, status__in=states.sources_of(to))
+    runs = Run.objects.filter(pk=run_id, status__in=states.sources_of(to))
     if fence is not None:
-        rows = rows.filter(status=RunStatus.RUNNING, fence=fence)
-    return bool(rows.update(status=to, **fields))
+        runs = runs.filter(status=RunStatus.RUNNING, fence=fence)
+    return bool(runs.update(status=to, **fields))
 
 
 def move_step(step: StepRun, to: StepStatus, **fields: Any) -> bool:
     """Moves the step if its row is in a state that leads there; True when this call moved it, and `step` shows it."""
-    moved = StepRun.objects.filter(pk=step.pk, status__in=states.sources_of(to)).update(status=to, **fields)
+    sources = sorted(states.sources_of(to))
+    places = ", ".join(["%s"] * len(sources))
+    changes = {"status": to, **fields}
+    moved = rows.update(StepRun, changes, f"id = %s AND status IN ({places})", [rows.key(step.pk), *sources])
     if moved:
-        for name, value in {"status": to, **fields}.items():
+        for name, value in changes.items():
             setattr(step, name, value)
     return bool(moved)

@@ -45,7 +45,7 @@ class Contract:
     @cached_property
     def fingerprint(self) -> str:
         """Same step, same group, same lock: same fingerprint on every road, whoever started it."""
-        return digests.of_json(self._standing())
+        return digests.of_json(self._standing)
 
     @cached_property
     def inputs_digest(self) -> str:
@@ -77,7 +77,7 @@ class Contract:
 
     def record(self) -> dict[str, Any]:
         """What is stored and shown, and compared by `diff`: no secret value, no parameter value."""
-        standing = self._standing()
+        standing = self._standing
         shown = {
             **standing,
             "fingerprint": self.fingerprint,
@@ -102,6 +102,7 @@ class Contract:
         masked: dict[str, Any] = self.masker.value(shown)
         return masked
 
+    @cached_property
     def _standing(self) -> dict[str, Any]:
         """What the fingerprint is taken of."""
         ask = self.ask
