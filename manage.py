@@ -14,9 +14,17 @@ def main() -> None:
     # platform/ is a source root, not a package: a package of that name would shadow the standard library's module.
     sys.path[:0] = [str(ROOT), str(ROOT / "platform")]
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from config import before
+
+    try:
+        if sys.argv[1:2] == ["up"] and not {"-h", "--help"} & set(sys.argv):
+            before.check(ROOT)
+        execute_from_command_line(sys.argv)
+    except (ImproperlyConfigured, before.UpRefused) as wrong:
+        sys.exit(f"pulse: {wrong}")
 
 
 if __name__ == "__main__":

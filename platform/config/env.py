@@ -40,7 +40,16 @@ def postgresql(url: str) -> dict[str, object]:
     parts = urlsplit(url)
     if parts.scheme not in {"postgres", "postgresql"}:
         raise ImproperlyConfigured(
-            f"DATABASE_URL must start with postgresql://, not {parts.scheme}://. Leave it out to use SQLite."
+            f"DATABASE_URL must start with postgresql://, not {parts.scheme}://. Nothing was started. Leave it out to"
+            " use SQLite."
+        )
+    try:
+        port = parts.port
+    except ValueError:
+        raise ImproperlyConfigured("The port in DATABASE_URL is no number up to 65535. Nothing was started.") from None
+    if not parts.path.strip("/"):
+        raise ImproperlyConfigured(
+            "DATABASE_URL names no database: postgresql://user:password@host:port/name. Nothing was started."
         )
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -48,9 +57,16 @@ def postgresql(url: str) -> dict[str, object]:
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),
         "HOST": parts.hostname or "",
-        "PORT": str(parts.port or ""),
+        "PORT": str(port or ""),
         "OPTIONS": dict(parse_qsl(parts.query)),
     }
+
+
+def redis(url: str) -> str:
+    """The address, when it is one of Redis; empty stays empty."""
+    if url and urlsplit(url).scheme not in {"redis", "rediss", "unix"}:
+        raise ImproperlyConfigured("REDIS_URL must start with redis:// or rediss://. Nothing was started.")
+    return url
 
 
 def mail(url: str) -> dict[str, object]:

@@ -9,18 +9,16 @@ from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
-from config import env, release
+from config import before, env, release
 from engine import keyfiles
-from engine.sandbox import host
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
 # --- Where things are -------------------------------------------------------------------------------------
-# A folder that the runner uid cannot enter (a clone in a 0700 home) cannot hold what sandboxes mount.
-PULSE_DATA = Path(env.text("PULSE_DATA") or host.default_data(BASE_DIR) or BASE_DIR / "var").absolute()
+PULSE_DATA = before.data_folder(BASE_DIR)
 PULSE_RELEASE = env.text("PULSE_RELEASE") or release.find(BASE_DIR)
-PULSE_PORT = env.number("PULSE_PORT", 8000)
-PULSE_HOST = env.text("PULSE_HOST", "127.0.0.1")
+PULSE_PORT = env.number("PULSE_PORT", before.PORT)
+PULSE_HOST = env.text("PULSE_HOST", before.HOST)
 PULSE_BASE_URL = env.text("PULSE_BASE_URL", f"http://127.0.0.1:{PULSE_PORT}").rstrip("/")
 PULSE_RUNTIME = env.text("PULSE_RUNTIME")
 PULSE_RUN_SLOTS = env.number("PULSE_RUN_SLOTS", max(4, 2 * (os.cpu_count() or 1)))
@@ -50,18 +48,6 @@ if not HTTPS and not _loopback and not PULSE_INSECURE_HTTP:
         f"PULSE_BASE_URL is {PULSE_BASE_URL}: http away from this machine sends passwords in the clear. Nothing was"
         " started. Use https behind a proxy, or set PULSE_INSECURE_HTTP=1 and every page will say so."
     )
-
-# --- Keys -------------------------------------------------------------------------------------------------
-try:
-    (PULSE_DATA / "database").mkdir(mode=0o700, parents=True, exist_ok=True)
-    SECRET_KEY = env.text("PULSE_SECRET_KEY") or keyfiles.read_or_make(PULSE_DATA / "secrets" / "django.key")
-except OSError as _wrong:
-    raise ImproperlyConfigured(
-        f"The data folder {PULSE_DATA} cannot be used: {_wrong.strerror} ({_wrong.filename}). Nothing was started."
-        " Start as the user it belongs to, or set PULSE_DATA to a folder of your own."
-    ) from None
-if len(SECRET_KEY) < 50:
-    raise ImproperlyConfigured("PULSE_SECRET_KEY must have at least 50 characters. Nothing was started.")
 
 DEBUG = False
 ALLOWED_HOSTS = [*dict.fromkeys([_base.hostname or "", "127.0.0.1", "localhost", *env.names("PULSE_ALLOWED_HOSTS")])]
@@ -120,7 +106,6 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "config.context.product",
             ]
         },
     }
@@ -155,7 +140,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 
 # --- Queue, cache -----------------------------------------------------------------------------------------
-REDIS_URL = env.text("REDIS_URL")
+REDIS_URL = env.redis(env.text("REDIS_URL"))
 # The queue has no time-out on purpose: our lease decides (docs/decisions/0003-queue.md).
 warnings.filterwarnings("ignore", message="Retry and timeout are misconfigured")
 CACHES = {
@@ -182,7 +167,7 @@ Q_CLUSTER = {
     "scheduler": False,
     "daemonize_workers": False,
     "log_level": "WARNING",
-    **({"redis": REDIS_URL} if REDIS_URL else {"orm": "default"}),
+    **_broker,
 }
 
 # --- Sign-in and pages ------------------------------------------------------------------------------------
@@ -302,3 +287,15 @@ LOGGING = {
         "daphne.http_protocol": {"level": "WARNING"},
     },
 }
+
+# --- Keys: last, since nothing is written before every setting above holds -------------------------------
+try:
+    (PULSE_DATA / "database").mkdir(mode=0o700, parents=True, exist_ok=True)
+    SECRET_KEY = env.text("PULSE_SECRET_KEY") or keyfiles.read_or_make(PULSE_DATA / "secrets" / "django.key")
+except OSError as _wrong:
+    raise ImproperlyConfigured(
+        f"The data folder {PULSE_DATA} cannot be used: {_wrong.strerror} ({_wrong.filename}). Nothing was started."
+        " Start as the user it belongs to, or set PULSE_DATA to a folder of your own."
+    ) from None
+if len(SECRET_KEY) < 50:
+    raise ImproperlyConfigured("PULSE_SECRET_KEY must have at least 50 characters. Nothing was started.")

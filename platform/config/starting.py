@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import secrets
-import socket
 from pathlib import Path
 from typing import IO
 
@@ -16,47 +15,25 @@ from django.core.management import call_command
 
 from apps.accounts import actions as accounts
 from apps.accounts.models import Team, User
+from config import before
 from engine.sandbox import host
 from engine.sandbox.errors import SandboxRefused
 
 ADMIN = "admin"
-LOCK = "up.lock"
-
-
-class UpRefused(Exception):
-    """Nothing was started and nothing was changed. The text says why and what to do."""
-
-
-def check_port() -> None:
-    """Raises UpRefused when another program listens where web is to."""
-    where = (settings.PULSE_HOST, settings.PULSE_PORT)
-    family = socket.AF_INET6 if ":" in settings.PULSE_HOST else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(where)
-        except OSError as error:
-            raise UpRefused(
-                f"Pulse cannot listen on {where[0]}:{where[1]} ({error.strerror}). Nothing was started or changed."
-                " End the other program, or set PULSE_PORT to a free port."
-            ) from None
 
 
 def claim_data() -> IO[str]:
     """The lock on the data folder: held as long as the file stays open. Raises UpRefused when another `up` has it."""
     data: Path = settings.PULSE_DATA
     data.mkdir(parents=True, exist_ok=True)
-    file = open(data / LOCK, "a+")  # noqa: SIM115 - open for as long as `up` runs
+    file = open(data / before.LOCK, "a+")  # noqa: SIM115 - open for as long as `up` runs
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.seek(0)
-        holder = file.read().strip() or "another process"
+        holder = file.read()
         file.close()
-        raise UpRefused(
-            f"The data folder {data} is in use by {holder}. Nothing was started or changed."
-            " Stop that one, or set PULSE_DATA to another folder."
-        ) from None
+        raise before.in_use(data, holder) from None
     file.truncate(0)
     file.write(f"pid {os.getpid()}")
     file.flush()

@@ -16,7 +16,7 @@ from apps.runs import fitness
 from apps.runs.timing import CUT_S
 from apps.webhooks import demo
 from apps.webhooks.models import Trigger
-from config import starting
+from config import before, starting
 from config.children import Child
 
 CANNOT_SANDBOX = 3
@@ -37,7 +37,7 @@ class Up:
 
     def run(self) -> int:
         """Until Ctrl-C or SIGTERM; the exit code. Raises UpRefused before anything is changed."""
-        starting.check_port()
+        before.check_port(settings.PULSE_HOST, settings.PULSE_PORT)
         with starting.claim_data():
             if moved := starting.moved_data():
                 self.say(f"Data: {moved} (steps could not enter a folder below a closed home).")

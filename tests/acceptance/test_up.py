@@ -99,8 +99,24 @@ def test_a_taken_port_is_refused_before_anything_is_laid_out() -> None:
         refused = up(data, other.getsockname()[1])
     assert refused.returncode == 1
     assert "PULSE_PORT" in refused.stderr
-    made = {path.name for path in data.rglob("*")} if data.exists() else set()
-    assert made <= {"secrets", "django.key", "database"}, "only what settings need to be read at all: no tables"
+    assert not data.exists(), "not even the keys"
+    shutil.rmtree(data.parent)
+
+
+def test_a_setting_that_does_not_hold_is_a_sentence_and_changes_nothing() -> None:
+    data = Path(tempfile.mkdtemp(prefix="pulse-product-")) / "data"
+    for name, value, said in (
+        ("PULSE_PORT", "http", "PULSE_PORT must be a whole number"),
+        ("DATABASE_URL", "mysql://db/pulse", "DATABASE_URL must start with postgresql://"),
+        ("DATABASE_URL", "postgresql://db:port/pulse", "DATABASE_URL"),
+        ("DATABASE_URL", "postgresql://db", "DATABASE_URL names no database"),
+        ("REDIS_URL", "localhost:6379", "REDIS_URL must start with redis://"),
+    ):
+        refused = up(data, 0, **{"PULSE_PORT": "0", name: value})
+        assert refused.returncode == 1
+        assert said in refused.stderr
+        assert "Traceback" not in refused.stderr
+        assert not data.exists(), name
     shutil.rmtree(data.parent)
 
 

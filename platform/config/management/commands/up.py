@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from config.starting import UpRefused
+from config.before import UpRefused
 from config.up import Up
 
 

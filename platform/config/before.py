@@ -1,0 +1,60 @@
+"""What `manage.py up` looks at before the settings are read, since reading them makes keys and folders.
+
+Nothing here writes. Without Django's settings: the two places that a start needs, and whether they are free.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+from pathlib import Path
+
+from config import env
+from engine.sandbox import host
+
+PORT = 8000
+HOST = "127.0.0.1"
+LOCK = "up.lock"
+
+
+class UpRefused(Exception):
+    """Nothing was started and nothing was changed. The text says why and what to do."""
+
+
+def data_folder(release: Path) -> Path:
+    """`PULSE_DATA`. A folder that the runner uid cannot enter (a clone in a 0700 home) cannot hold what is mounted."""
+    return Path(env.text("PULSE_DATA") or host.default_data(release) or release / "var").absolute()
+
+
+def check(release: Path) -> None:
+    """Raises UpRefused when web's port is taken, or the data folder is in use by another `up`."""
+    check_port(env.text("PULSE_HOST", HOST), env.number("PULSE_PORT", PORT))
+    lock = data_folder(release) / LOCK
+    if lock.exists():
+        with open(lock) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise in_use(lock.parent, file.read()) from None
+
+
+def check_port(where: str, port: int) -> None:
+    """Raises UpRefused when another program listens there."""
+    family = socket.AF_INET6 if ":" in where else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((where, port))
+        except (OSError, OverflowError) as error:
+            why = error.strerror if isinstance(error, OSError) else "a port is a number up to 65535"
+            raise UpRefused(
+                f"Pulse cannot listen on {where}:{port} ({why}). Nothing was started or changed."
+                " End the other program, or set PULSE_PORT to a free port."
+            ) from None
+
+
+def in_use(data: Path, holder: str) -> UpRefused:
+    return UpRefused(
+        f"The data folder {data} is in use by {holder.strip() or 'another process'}. Nothing was started or changed."
+        " Stop that one, or set PULSE_DATA to another folder."
+    )
