@@ -107,6 +107,8 @@ class Client:
         """A rightful call; its result, or None when it was refused, which is kept."""
         self.calls += 1
         status, answer = self.http("POST", f"/tools/{tool}", arguments, Idempotency_Key=str(uuid.uuid4()))
+        if status == 503 and answer["error"]["code"] == "busy":  # nothing was done
+            return self.call(tool, arguments)
         if status != 200 or not answer["success"]:
             self.refused.append((status, answer))
             return None
@@ -152,13 +154,24 @@ class World:
         with closing(sqlite3.connect(f"file:{self.databases[flow]}?mode=ro", uri=True, timeout=30)) as database:
             return database.execute(sql, values).fetchall()
 
-    def present(self, flows: list[str], step: str) -> dict[str, str]:
-        """The runs whose step has said that it is there, with its token."""
-        return {
-            run: token
-            for flow in flows
-            for run, token in self.rows(flow, "SELECT run, token FROM present WHERE step = ?", step)
-        }
+    def present(self, runs: list[str], flows: list[str], step: str) -> dict[str, str]:
+        """Wait until the step of each run has said that it is there; their tokens, by run."""
+
+        def all_there() -> dict[str, str] | None:
+            there = {
+                run: token
+                for flow in flows
+                for run, token in self.rows(flow, "SELECT run, token FROM present WHERE step = ?", step)
+            }
+            if set(runs) <= set(there):
+                return {run: there[run] for run in runs}
+            time.sleep(0.1)
+            for run in [run for run in runs if run not in there][:2]:
+                over = self._over(run)
+                assert over is None, f"a run ended before its step {step} was there: {over}"
+            return None
+
+        return self.product.until(all_there, 90)
 
     def ended(self, runs: list[str], within_s: float) -> None:
         """Wait until each of the runs has succeeded."""

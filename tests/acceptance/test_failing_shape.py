@@ -128,8 +128,8 @@ class Shape:
         self.api = world.open("api", "second", "session-group-default-1")
         self.gone = world.open("chat", "first")
         world.end(self.gone)
-        self.hammers = world.product.until(lambda: self._present("hammer"), 90)
-        self.befores = self._present("before") or {}
+        self.hammers = world.present(self.runs, ["first", "second"], "hammer")
+        self.befores = world.present(self.runs, ["first", "second"], "before")
         listed = world.pages("/sessions")
         self.looks = next(row["name"] for row in listed if row["kind"] == "run" and row["run_id"] == self.runs[0])
         self.lookalike = world.open("chat", "first", self.looks)
@@ -216,10 +216,6 @@ class Shape:
         assert (answered, answer["success"], answer["error"]["code"]) == (status, False, code), (named, answer)
         assert answer["error"]["message"] == "mutate_workflow_db caller does not own this tool session"
         self.expect(code, token, named or self.sessions.of(token)["id"])
-
-    def _present(self, step: str) -> dict[str, str] | None:
-        found = self.world.present(["first", "second"], step)
-        return found if set(self.runs) <= set(found) else None
 
 
 class ComingsAndGoings:
@@ -381,9 +377,7 @@ def test_of_twenty_copies_that_register_at_once_none_takes_the_calls_of_another(
         barrier.wait(30)
         made = [one.result() for one in registered]
         runs, clients = [run for run, _ in made], [client for _, client in made]
-        present = world.product.until(
-            lambda: (found := world.present(flows, "hammer")) and len(found) == COPIES and found, 120
-        )
+        present = world.present(runs, flows, "hammer")
         last = [world.open(kind, flow, "the same name") for flow in flows for kind in ("chat", "api")]
         for client in last:
             client.write()

@@ -28,12 +28,15 @@ told = {"writes": 0, "calls": 0, "wrong": [], "refused": Counter(), "tries": {}}
 
 
 def rightful(tool, **arguments):
-    told["calls"] += 1
-    try:
-        return pulse.call(tool, **arguments)
-    except pulse.ToolError as error:
-        told["refused"][error.code] += 1
-        return None
+    """A call that must be served. `busy` says that nothing was done, on a machine with too much to do: once more."""
+    while True:
+        told["calls"] += 1
+        try:
+            return pulse.call(tool, **arguments)
+        except pulse.ToolError as error:
+            if error.code != "busy":
+                told["refused"][error.code] += 1
+                return None
 
 
 def write():
@@ -67,7 +70,9 @@ def try_as(token, session):
 def orders():
     while True:
         answer = rightful("query_workflow_db", sql="SELECT tries FROM go WHERE run = ?", params=[RUN])
-        if answer and answer["rows"]:
+        if answer is None:
+            raise SystemExit(f"refused at the start: {told['refused']}")
+        if answer["rows"]:
             return json.loads(answer["rows"][0]["tries"])
         time.sleep(0.2)
 
