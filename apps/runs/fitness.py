@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from apps.runs import attempts, sockets
-from engine.runner import library
+from engine import library
 from engine.sandbox import canary
 from engine.sandbox.errors import SandboxRefused
 

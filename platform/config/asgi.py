@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import Any
 
 from channels.auth import AuthMiddlewareStack
@@ -17,30 +16,24 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _pages = get_asgi_application()
 
 from django.conf import settings  # noqa: E402
-from django.urls import URLPattern, path  # noqa: E402
+from django.urls import path  # noqa: E402
 
+from apps.runs.live.consumer import LiveConsumer  # noqa: E402
 from apps.webhooks import door  # noqa: E402
 from config.front import Front  # noqa: E402
-
-
-def _sockets() -> list[URLPattern]:
-    if find_spec("apps.runs.live.consumer") is None:
-        return []
-    from apps.runs.live.consumer import LiveConsumer
-
-    return [path("ws/live", LiveConsumer.as_asgi())]
 
 
 async def _http(scope: Any, receive: Any, send: Any) -> None:
     await (door.application if door.serves(scope) else _pages)(scope, receive, send)
 
 
+_sockets = URLRouter([path("ws/live", LiveConsumer.as_asgi())])
 application = Front(
     ProtocolTypeRouter(
         {
             "http": _http,
             # Whole origins: a host of ALLOWED_HOSTS on another port is another site. A missing origin is refused.
-            "websocket": OriginValidator(AuthMiddlewareStack(URLRouter(_sockets())), settings.PULSE_ORIGINS),
+            "websocket": OriginValidator(AuthMiddlewareStack(_sockets), settings.PULSE_ORIGINS),
         }
     ),
     proxies=settings.PULSE_PROXIES,

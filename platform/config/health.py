@@ -20,13 +20,12 @@ from apps.runs.models import Run, Worker
 from apps.tools.models import OwnershipDiagnostic
 
 SILENT = timedelta(seconds=60)
-UNFINISHED = (Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.WAITING, Run.Status.NEEDS_ATTENTION)
 STARTED_AT = timezone.now()
 
 
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
-    """Alive: 200 whenever this process answers. Names the release of every process; other releases are a warning."""
+    """Alive: 200 whenever this process answers. Names its release and each worker's; another release is a warning."""
     processes: list[dict[str, object]] = []
     warnings: list[str] = []
     try:
@@ -69,7 +68,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _living() -> list[Worker]:
-    return list(Worker.objects.filter(stopped_at=None, heartbeat_at__gt=timezone.now() - SILENT).order_by("started_at"))
+    return list(Worker.objects.heard_since(timezone.now() - SILENT).order_by("started_at"))
 
 
 def _told(worker: Worker) -> dict[str, object]:
@@ -117,12 +116,13 @@ def _lines(now: datetime) -> Iterator[str]:
     yield "# HELP pulse_info The release of this web process."
     yield "# TYPE pulse_info gauge"
     yield f'pulse_info{{release="{settings.PULSE_RELEASE}"}} 1'
-    counts = dict(Run.objects.filter(status__in=UNFINISHED).values_list("status").annotate(n=Count("id")).order_by())
+    counts = dict(Run.objects.unfinished().values_list("status").annotate(n=Count("id")).order_by())
     yield "# HELP pulse_runs_unfinished Runs that have not ended."
     yield "# TYPE pulse_runs_unfinished gauge"
-    for status in UNFINISHED:
-        yield f'pulse_runs_unfinished{{status="{status.value}"}} {counts.get(status.value, 0)}'
-    oldest = Run.objects.filter(status=Run.Status.QUEUED).aggregate(oldest=Min("queued_at"))["oldest"]
+    for status in Run.Status:
+        if status not in Run.TERMINAL:
+            yield f'pulse_runs_unfinished{{status="{status.value}"}} {counts.get(status.value, 0)}'
+    oldest = Run.objects.queued().aggregate(oldest=Min("queued_at"))["oldest"]
     yield "# HELP pulse_queue_oldest_seconds How long the oldest queued run has waited."
     yield "# TYPE pulse_queue_oldest_seconds gauge"
     yield f"pulse_queue_oldest_seconds {(now - oldest).total_seconds() if oldest else 0:.3f}"

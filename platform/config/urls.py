@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -15,18 +13,12 @@ from config.api import api
 
 MODULES = (
     "apps.webhooks.hook_urls",
-    "apps.accounts.urls",
-    "apps.workflows.urls",
     "apps.tools.urls",
     "apps.runs.urls",
     "apps.runs.live.urls",
     "apps.webhooks.urls",
     "apps.dashboard.urls",
 )
-
-
-def _existing() -> list[URLResolver]:
-    return [path("", include(module)) for module in MODULES if find_spec(module) is not None]
 
 
 def favicon(_request: HttpRequest) -> HttpResponse:
@@ -42,5 +34,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", api.urls),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
-    *_existing(),
+    *(path("", include(module)) for module in MODULES),
 ]

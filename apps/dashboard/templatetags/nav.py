@@ -51,5 +51,12 @@ def team_topics(context: Context) -> str:
 
 
 @register.simple_tag
+def sends_mail() -> bool:
+    """Whether a mail can be sent: without, nothing is offered that ends in one."""
+    return bool(settings.PULSE_MAIL_URL)
+
+
+@register.simple_tag
 def insecure_http() -> bool:
-    return bool(settings.PULSE_INSECURE_HTTP)
+    """Said on every page, since passwords and tokens cross the network in the clear."""
+    return settings.PULSE_INSECURE_HTTP and not settings.HTTPS

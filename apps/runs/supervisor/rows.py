@@ -18,7 +18,6 @@ from engine.sandbox import processes
 
 KEPT = timedelta(days=7)
 WORKER = "worker"
-WEB = "web"
 
 
 def register(role: str, *, slots: int = 0, refusal: str = "") -> Worker:
