@@ -62,6 +62,9 @@ class ApiToken(models.Model):
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
 
+    class Meta:
+        verbose_name = "API token"
+
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
 
@@ -79,6 +82,7 @@ class Audit(models.Model):
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name_plural = "audit trail"
         indexes = [models.Index(fields=["team", "-at"])]
 
     def __str__(self) -> str:

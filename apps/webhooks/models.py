@@ -108,6 +108,7 @@ class Delivery(models.Model):
     objects = DeliveryQuerySet.as_manager()
 
     class Meta:
+        verbose_name_plural = "deliveries"
         constraints = [models.UniqueConstraint(fields=["trigger", "external_id"], name="one_run_a_delivery_id")]
         indexes = [
             models.Index(fields=["team", "-received_at"]),

@@ -39,6 +39,13 @@ def test_the_queues_own_pages_are_gone():
     assert not admin.site.is_registered(Authenticator)
 
 
+def test_lists_are_named_as_people_name_them(client):
+    page = client.get("/admin/").text
+    for name in ("Deliveries", "Audit trail", "API tokens", "Memberships", "Secrets"):
+        assert name in page, name
+    assert "Deliverys" not in page
+
+
 def test_every_page_of_the_admin_opens(client):
     cast = make_team()
     make_workflow(cast.team, cast.editor)

@@ -81,6 +81,7 @@ class Migration(migrations.Migration):
                 ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, to=settings.AUTH_USER_MODEL)),
                 ('team', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='audit', to='accounts.team')),
             ],
+            options={'verbose_name_plural': 'audit trail'},
         ),
         migrations.CreateModel(
             name='ApiToken',
@@ -98,6 +99,7 @@ class Migration(migrations.Migration):
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to=settings.AUTH_USER_MODEL)),
                 ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to='accounts.team')),
             ],
+            options={'verbose_name': 'API token'},
         ),
         migrations.AddConstraint(
             model_name='membership',

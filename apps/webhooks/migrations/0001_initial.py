@@ -70,6 +70,7 @@ class Migration(migrations.Migration):
                 ('workflow', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='deliveries', to='workflows.workflow')),
                 ('trigger', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='deliveries', to='webhooks.trigger')),
             ],
+            options={'verbose_name_plural': 'deliveries'},
         ),
         migrations.AddConstraint(
             model_name='trigger',
