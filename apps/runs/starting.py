@@ -26,8 +26,8 @@ from apps.tools.actions import RunSession
 from apps.workflows import definition, vault
 from apps.workflows.definition import Definition
 from apps.workflows.models import Workflow
-from engine import environment, parameters
-from engine.document import Step
+from engine import environment, parameters, routes
+from engine.document import BranchStep, Step
 from engine.ids import uuid7
 
 VARIABLE_MAX_BYTES = 16 * 1024
@@ -119,10 +119,8 @@ def start_runs(starts: Sequence[Start]) -> list[Run]:
     return runs
 
 
-def check_start(
-    *, workflow: Workflow, entry_path: str = "", initiated_by: str = "", **facts: Unpack[StartFacts]
-) -> Admitted:
-    """Raises what `start_run` would refuse, and writes nothing. Takes the same arguments."""
+def check_start(*, workflow: Workflow, **facts: Unpack[StartFacts]) -> Admitted:
+    """Raises what `start_run` would refuse, and writes nothing."""
     return _admit(workflow, facts)
 
 
@@ -227,13 +225,11 @@ def _bad_routes(whole: Definition, given: Inputs) -> list[Field]:
     problems = []
     for step_id, chosen in given.route_selections.items():
         step = whole.plan.step(step_id)
-        if step is None or step.kind not in {"branch", "routing"}:
+        if not isinstance(step, BranchStep):
             problems.append(Field(f"route_selections.{step_id}", "is no branch of the plan"))
-            continue
-        ids = [route.route_id for route in step.routes]
-        targets = [route.next_step_id for route in step.routes]
-        if not isinstance(chosen, str) or (chosen not in ids and targets.count(chosen) != 1):
-            problems.append(Field(f"route_selections.{step_id}", f"must be one of: {', '.join(ids)}"))
+        elif routes.choose(step, chosen) is None:
+            known = ", ".join(route.route_id for route in step.routes)
+            problems.append(Field(f"route_selections.{step_id}", f"must be one of: {known}"))
     return problems
 
 

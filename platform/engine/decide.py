@@ -9,7 +9,6 @@ from typing import Literal
 from engine import routes
 from engine.document import END, ROUTE_FILE, BranchStep, Dependency, Plan, Route, ScriptedStep, Step, ways_on
 from engine.outcomes import Outcome
-from engine.problems import Problem, json_path
 from engine.states import RunStatus, StepStatus
 
 Source = Literal["caller", "file", "default"]
@@ -117,19 +116,6 @@ def next_decision(plan: Plan, step_states: Mapping[str, StepView], inputs: Input
             return _at(plan, step, step_states, inputs)
         here = view.next_step_id or plan.next_of(here)
     return Finish(RunStatus.SUCCEEDED, skipped=_pending(plan, step_states))
-
-
-def check_selections(plan: Plan, selections: Mapping[str, str], root: str = "$.route_selections") -> list[Problem]:
-    """What is wrong with a caller's `route_selections`, to be asked before a run exists."""
-    found: list[Problem] = []
-    for step_id, word in selections.items():
-        path = json_path([step_id], root)
-        step = plan.step(step_id)
-        if not isinstance(step, BranchStep):
-            found.append(Problem(path, "unknown_branch", f"The plan has no branch {step_id!r}."))
-        elif routes.choose(step, word) is None:
-            found.append(Problem(path, "unknown_route", f"{step_id!r} has no such route. {routes.options(step)}"))
-    return found
 
 
 def _single_step(plan: Plan, step_states: Mapping[str, StepView], inputs: Inputs) -> Decision:

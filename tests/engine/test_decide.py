@@ -214,17 +214,6 @@ def test_a_row_may_hold_its_status_as_plain_text():
     assert decide.next_decision(FORK, {"gate": StepView("running")}, Inputs()) == Hold("gate", StepStatus.RUNNING)  # type: ignore[arg-type]
 
 
-def test_selections_of_a_caller_are_judged_before_a_run_exists():
-    problems = decide.check_selections(FORK, {"route": "maybe", "gate": "yes", "ghost": "yes"})
-
-    assert {problem.path: problem.code for problem in problems} == {
-        "$.route_selections.route": "unknown_route",
-        "$.route_selections.gate": "unknown_branch",
-        "$.route_selections.ghost": "unknown_branch",
-    }
-    assert decide.check_selections(FORK, {"route": "yes"}) == []
-
-
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """Whole plans of scripted and branch steps whose ways only lead down the list."""

@@ -181,18 +181,11 @@ def test_a_layout_that_is_not_known_is_refused(version: int):
     assert refusals(workflow(code_layout_version=version)) == {"$.code_layout_version": "bad_value"}
 
 
-def test_a_missing_layout_is_the_legacy_one_and_not_current():
+def test_a_missing_layout_is_the_legacy_one():
     raw = workflow()
     del raw["code_layout_version"]
 
-    parsed = document.parse_workflow(raw)
-
-    assert (parsed.code_layout_version, parsed.is_current) == (0, False)
-
-
-@pytest.mark.parametrize(("contract", "current"), [("1.0.44", True), ("1.0.43", False), ("1.0.45", False), ("", False)])
-def test_only_one_contract_is_current(contract: str, current: bool):
-    assert document.parse_workflow(workflow(contract_version=contract)).is_current is current
+    assert document.parse_workflow(raw).code_layout_version == 0
 
 
 def test_the_processor_time_is_the_time_out_unless_it_is_given():

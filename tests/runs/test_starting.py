@@ -111,7 +111,7 @@ def test_it_refuses_inputs_that_do_not_fit_and_names_the_place(
     assert any(field.path.startswith(path) for field in refused.value.fields), refused.value.fields
     assert not Run.objects.exists()
     with pytest.raises(RunRefused):
-        actions.check_start(workflow=rich, entry_path="manual", **given)
+        actions.check_start(workflow=rich, **given)
 
 
 def test_a_required_parameter_behind_a_branch_may_be_missing_at_the_start(rich: Workflow) -> None:
@@ -182,6 +182,6 @@ def test_a_value_that_no_environment_can_hold_is_refused_before_there_is_a_run(r
 
 
 def test_checking_writes_nothing(rich: Workflow) -> None:
-    actions.check_start(workflow=rich, entry_path="manual", **GIVEN)
+    actions.check_start(workflow=rich, **GIVEN)
     assert not Run.objects.exists()
     assert not ToolSession.objects.exists()

@@ -73,8 +73,3 @@ class WorkflowDocument(Shape):
     triggers: Many[Trigger] = ()
     schedules: Many[Schedule] = ()
     settings: Settings = Settings()
-
-    @property
-    def is_current(self) -> bool:
-        """Whether runs may be started of it: others are refused with `migration_required` (BEHAVIOUR 15)."""
-        return self.code_layout_version == CURRENT_LAYOUT and self.contract_version == CURRENT_CONTRACT
