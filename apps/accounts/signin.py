@@ -50,6 +50,9 @@ class AccountAdapter(DefaultAccountAdapter):
         if isinstance(user, User):
             actions.password_was_changed(user)
 
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return "/"  # the dashboard says that it was changed; the form again would look as if it was not
+
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         super().send_mail(template_prefix, email, {**context, "current_site": _Site()})
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from django import template
+from django.forms import BoundField
 from django.template.base import Template
 from django.template.context import Context
 from django.template.loader import get_template
@@ -112,6 +113,19 @@ def size(value: int | None) -> str:
 def words(value: str) -> str:
     """`needs_attention` as `needs attention`."""
     return str(value).replace("_", " ")
+
+
+@register.filter(is_safe=True)
+def sentence(value: str) -> str:
+    """A heading that a library writes In Title Case, as ours are written."""
+    text = " ".join(str(value).split())
+    return text[:1].upper() + text[1:].lower()
+
+
+@register.filter
+def bare(bound: BoundField) -> SafeString:
+    """A field without the placeholder that only says its label once more."""
+    return bound.as_widget(attrs={"placeholder": ""})
 
 
 @register.filter
