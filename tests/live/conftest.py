@@ -46,8 +46,11 @@ class Page:
         await self.socket.send_to(text_data=json.dumps(message))
 
     async def silent(self, seconds: float) -> bool:
-        """Nothing comes for so long."""
-        return bool(await self.socket.receive_nothing(seconds))
+        """Nothing but pings comes for so long."""
+        while not await self.socket.receive_nothing(seconds):
+            if (await self.next())["type"] != "ping":
+                return False
+        return True
 
     async def next(self, timeout: float = 15) -> dict[str, Any]:
         message = json.loads(await self.socket.receive_from(timeout))

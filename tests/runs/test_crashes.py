@@ -61,6 +61,7 @@ def test_a_planned_stop_drains_what_ends_in_time_and_says_what_it_cut(cast: Cast
         attempts = [begun(ends, short, one), begun(cut, long, one)]
         waits = start(queued)
         one.process.send_signal(signal.SIGTERM)
+        until(lambda: Worker.objects.exclude(stopping_at=None).exists(), one)  # else the run may end before the stop
         let_go(short)
         assert one.process.wait(40) == 0
         assert (status(ends), Attempt.objects.get(pk=attempts[0].pk).outcome) == ("queued", "succeeded")
