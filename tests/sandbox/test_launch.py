@@ -347,6 +347,18 @@ def test_a_limit_that_cannot_be_set_is_refused(bench: Bench) -> None:
     assert refused.value.reason is Reason.SANDBOX_INCOMPLETE
 
 
+def test_a_command_that_waits_for_its_frame_has_its_limits_before_it(shared_bench: Bench) -> None:
+    kinds = "(r.RLIMIT_NPROC, r.RLIMIT_CPU, r.RLIMIT_AS)"
+    script = f"import os, resource as r, sys; os.read(int(sys.argv[1]), 9); print(*map(r.getrlimit, {kinds}))"
+    limits = Limits(processes=33, cpu_s=7, memory_mb=200)
+    built = policy.build(shared_bench.declared(limits=limits), shared_bench.host())
+    command = [str(shared_bench.tools.interpreter.path), "-I", "-c", script]
+    sandbox = launch.start(built, argv=command, env=ENV, cwd="/pulse/code/gate", frame="later")
+    sandbox.release(b"go")
+    assert finish(sandbox).stdout == f"{(33, 33)} {(7, 8)} {(200 << 20, 200 << 20)}\n"
+    sandbox.close()
+
+
 def test_launches_leave_no_descriptor_behind(bench: Bench) -> None:
     bench.run("pass")
     before = len(os.listdir("/proc/self/fd"))

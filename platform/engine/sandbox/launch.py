@@ -11,9 +11,11 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from engine.sandbox import processes, seccomp, spawn
+from engine.sandbox.access import Runner
 from engine.sandbox.arguments import MADE_FILES, Handed, arguments
 from engine.sandbox.cgroup import Group
 from engine.sandbox.diagnosis import refusal
@@ -44,9 +46,19 @@ class Sandbox:
     `status` itself (`note_status`), it is there to be waited on. All close with `close`.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], ends: Mapping[str, int], group: Group | None = None) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        ends: Mapping[str, int],
+        runner: Runner,
+        group: Group | None = None,
+        unbounded: Limits | None = None,
+    ) -> None:
+        """`unbounded`: the limits that are still to be set on the command, before it gets its frame."""
+        self._runner = runner
         self._process = process
         self._group = group
+        self._unbounded = unbounded
         self._ends = dict(ends)
         self._status = b""
         self._document: dict[str, int] = {}
@@ -75,17 +87,15 @@ class Sandbox:
     def release(self, frame: bytes) -> None:
         """Hands over a frame that `start` was to send "later": until then the command waits for it.
 
-        Sends it only once the sandbox is sure to end with this process; else ends it and raises SandboxRefused. A
-        command that ends without reading it is told by its exit.
+        Sends it only once the sandbox is sure to end with this process and its limits are set; else ends it and raises
+        SandboxRefused. A command that ends without reading it is told by its exit.
         """
         if not self._await_tie():
-            self.kill()
-            self.wait(START_TIMEOUT_S)
-            raise SandboxRefused(
-                Reason.SANDBOX_INCOMPLETE,
+            self._refuse(
                 "bubblewrap did not tie the sandbox to the life of its worker.",
                 "Use Linux 5.9 or newer and a bubblewrap that this release knows (0.8 to 0.11).",
             )
+        self._bound()
         descriptor = self._ends.pop("frame")
         deadline = time.monotonic() + START_TIMEOUT_S
         view = memoryview(frame)
@@ -185,6 +195,29 @@ class Sandbox:
         finally:
             os.close(gate)
 
+    def _bound(self) -> None:
+        """Sets the limits on the command, the one child of the first process, while it waits for its frame."""
+        limits, self._unbounded = self._unbounded, None
+        if limits is None:
+            return
+        try:
+            (command,) = processes.children(self.pid)
+            impose = partial(limits.impose, command, address_space=self._group is None)
+            spawn.run(self._runner, impose)  # its own uid may, and needs no capability for it
+        except (OSError, ValueError) as error:
+            if not self._ended():
+                self._refuse(
+                    f"The limits of the step could not be set ({error}).", "Lower them, or raise the worker's."
+                )
+
+    def _refuse(self, detail: str, cure: str) -> None:
+        self.kill()
+        self.wait(START_TIMEOUT_S)
+        raise SandboxRefused(Reason.SANDBOX_INCOMPLETE, detail, cure)
+
+    def _ended(self) -> bool:
+        return self._process.poll() is not None or self._handle < 0 or _readable(self._handle, 0.0)
+
     def _await_tie(self) -> bool:
         """Waits until the first process is tied to our life; False when it does not come to that.
 
@@ -193,12 +226,13 @@ class Sandbox:
         """
         deadline = time.monotonic() + START_TIMEOUT_S
         ours = processes.filters(self._process.pid)
-        while processes.filters(self.pid) <= ours:
-            if self._process.poll() is not None or self._handle < 0 or _readable(self._handle, 0.0):
-                return True  # it has ended: nothing is left that could outlive us
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_TIE_POLL_S)
+        with processes.Status(self.pid) as first:
+            while first.filters() <= ours:
+                if self._ended():
+                    return True  # nothing is left that could outlive us
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_TIE_POLL_S)
         return True
 
     def _exit(self) -> Exit:
@@ -230,10 +264,13 @@ def start(
     parts = _Parts()
     try:
         bounds = limits or policy.declared.limits
-        _refuse_beyond_reach(bounds)
+        bounds.refuse_beyond_reach()
         group = Group(policy.host.tools.cgroup, bounds) if policy.host.tools.cgroup else None
-        command = _command(policy, parts, bounds, [*argv, *(parts.talk() if frame is not None else [])], cwd)
-        sandbox = Sandbox(_spawn(command, env, policy.host.tools, parts), parts.keep(), group)
+        late = frame == "later" and processes.tells_children()
+        whole = [*argv, *(parts.talk() if frame is not None else [])]
+        command = _command(policy, parts, None if late else bounds, whole, cwd)
+        process = _spawn(command, env, policy.host.tools, parts)
+        sandbox = Sandbox(process, parts.keep(), policy.host.tools.runner, group, bounds if late else None)
     except OSError as error:
         raise SandboxRefused(Reason.SANDBOX_SETUP_FAILED, f"bubblewrap could not be started ({error}).") from None
     finally:
@@ -266,15 +303,6 @@ def _spawn(command: list[str], env: Mapping[str, str], tools: HostTools, parts: 
     )
 
 
-def _refuse_beyond_reach(limits: Limits) -> None:
-    if names := limits.beyond_reach():
-        raise SandboxRefused(
-            Reason.SANDBOX_INCOMPLETE,
-            f"The limits {', '.join(names)} lie above those of the worker itself and cannot be set.",
-            "Raise the worker's own (LimitNPROC, LimitNOFILE, LimitFSIZE, LimitCPU, LimitAS), or lower the step's.",
-        )
-
-
 def _give_up(sandbox: Sandbox) -> bytes:
     """Ends the sandbox; what it said before."""
     sandbox.kill()
@@ -291,9 +319,11 @@ def _refuse_start(sandbox: Sandbox) -> None:
     raise refusal(said.decode(errors="replace"))
 
 
-def _command(policy: Policy, parts: _Parts, limits: Limits, argv: Sequence[str], cwd: str) -> list[str]:
+def _command(policy: Policy, parts: _Parts, limits: Limits | None, argv: Sequence[str], cwd: str) -> list[str]:
     """bubblewrap, then prlimit *inside*, then the command: a limit of processes that is set outside would count all
     sandboxes of the runner's uid together, since the kernel checks it once more for each namespace around.
+
+    Without `limits` there is no prlimit: they are set on the command itself while it waits for its frame.
     """
     tools = policy.host.tools
     in_group = tools.cgroup is not None
@@ -303,7 +333,7 @@ def _command(policy: Policy, parts: _Parts, limits: Limits, argv: Sequence[str],
     flags = arguments(policy, Handed(made, parts.content(seccomp.program()), status, gate), cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
     handed = parts.content(b"".join(os.fsencode(flag) + b"\0" for flag in flags))
-    limit = [str(tools.prlimit), *limits.prlimit_options(address_space=not in_group), "--"]
+    limit = [str(tools.prlimit), *limits.prlimit_options(address_space=not in_group), "--"] if limits else []
     return [processes.MARK, "--args", str(handed), "--", *limit, *argv]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.sandbox.errors import Reason, SandboxRefused
+
 LogOverflow = Literal["cut", "fail"]
 FEWEST_PROCESSES = 8
 """bubblewrap itself needs a few: with less it fails with "Resource temporarily unavailable"."""
@@ -66,8 +68,15 @@ class Limits:
 
     def prlimit_options(self, *, address_space: bool = True) -> list[str]:
         """`address_space`: whether memory is bounded process by process, for want of a group that bounds it all."""
-        wanted = {name: pair for name, pair in self.resources().items() if address_space or name != "as"}
-        return [f"--{name}={soft}:{hard}" for name, (soft, hard) in wanted.items()]
+        return [f"--{name}={soft}:{hard}" for name, (soft, hard) in self._wanted(address_space).items()]
+
+    def impose(self, pid: int, *, address_space: bool = True) -> None:
+        """Sets them on a process that runs already. OSError, or ValueError, when one cannot be set."""
+        for name, pair in self._wanted(address_space).items():
+            resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), pair)
+
+    def _wanted(self, address_space: bool) -> dict[str, tuple[int, int]]:
+        return {name: pair for name, pair in self.resources().items() if address_space or name != "as"}
 
     def beyond_reach(self) -> list[str]:
         """The limits that lie above what this process may hand on: setting them would fail."""
@@ -77,3 +86,11 @@ class Limits:
             if ceiling not in {resource.RLIM_INFINITY, -1} and hard > ceiling:
                 names.append(name)
         return names
+
+    def refuse_beyond_reach(self) -> None:
+        if names := self.beyond_reach():
+            raise SandboxRefused(
+                Reason.SANDBOX_INCOMPLETE,
+                f"The limits {', '.join(names)} lie above those of the worker itself and cannot be set.",
+                "Raise the worker's own (LimitNPROC, LimitNOFILE, LimitFSIZE, LimitCPU, LimitAS), or lower the step's.",
+            )

@@ -9,6 +9,7 @@ import signal
 import time
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 MARK = "pulse-sandbox"
 """What bubblewrap is called when it works for us: its first argument, which others see."""
@@ -27,14 +28,50 @@ def alive(pid: int, started_at: str) -> bool:
     return fields is not None and fields[0] not in {"Z", "X"} and f"{fields[19]}@{_boot()}" == started_at
 
 
+class Status:
+    """What the kernel tells of a process's state, to be asked again and again."""
+
+    def __init__(self, pid: int) -> None:
+        try:
+            self._file = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+    def filters(self) -> int:
+        """How many system call filters the process has; 0 when it is gone."""
+        try:
+            text = os.pread(self._file, 16_384, 0)
+        except OSError:
+            return 0
+        for name in (b"\nSeccomp_filters:", b"\nSeccomp:"):
+            _, found, rest = text.partition(name)
+            if found:
+                return int(rest.split(b"\n", 1)[0])
+        return 0
+
+
 def filters(pid: int) -> int:
     """How many system call filters the process has; 0 when it is gone."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    found = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Seccomp"))
-    return int(found.get("Seccomp_filters", found.get("Seccomp", "0")))
+    with Status(pid) as status:
+        return status.filters()
+
+
+@cache
+def tells_children() -> bool:
+    """Whether this kernel lists the children of a process."""
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process of one thread. OSError when it is gone."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def kill_tree(pid: int, started_at: str, *, timeout: float = 5.0) -> bool:

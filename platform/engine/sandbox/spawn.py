@@ -14,11 +14,13 @@ import os
 import queue
 import subprocess
 import threading
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from engine.sandbox.access import Runner
 
+Result = TypeVar("Result")
 _CALLS = {
     "x86_64": {"setgroups": 116, "setresuid": 117, "setresgid": 119},
     "aarch64": {"setgroups": 159, "setresuid": 147, "setresgid": 149},
@@ -29,11 +31,12 @@ _PR_SET_DUMPABLE = 4
 
 def start(runner: Runner, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """`subprocess.Popen(command, **options)` as the runner, who gets no further groups. It ends with this process."""
-    if not runner.dropped:
-        return subprocess.Popen(command, **options)
-    if os.uname().machine not in _CALLS:
-        return subprocess.Popen(command, user=runner.uid, group=runner.gid, extra_groups=[], **options)
-    return _spawner(os.getpid()).start(runner, command, options)
+    return run(runner, lambda: subprocess.Popen(command, **options))
+
+
+def run(runner: Runner, what: Callable[[], Result]) -> Result:
+    """Calls `what` with the runner's ids and none of our rights. It must not open what it would hand to a step."""
+    return _spawner(os.getpid()).run(runner, what) if runner.dropped else what()
 
 
 class _Spawner:
@@ -42,34 +45,33 @@ class _Spawner:
     def __init__(self) -> None:
         # Before any thread has the runner's ids: nobody of that uid may trace what shares our memory.
         _check(_libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
-        self._wanted: queue.SimpleQueue[tuple[Runner, list[str], dict[str, Any], queue.SimpleQueue[Any]]]
-        self._wanted = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[tuple[Runner, Callable[[], Any], queue.SimpleQueue[Any]]] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="spawner", daemon=True).start()
 
-    def start(self, runner: Runner, command: list[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
-        answer: queue.SimpleQueue[subprocess.Popen[bytes] | BaseException] = queue.SimpleQueue()
-        self._wanted.put((runner, command, options, answer))
-        made = answer.get()
-        if isinstance(made, BaseException):
-            raise made
-        return made
+    def run(self, runner: Runner, what: Callable[[], Result]) -> Result:
+        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._wanted.put((runner, what, answer))
+        result, error = answer.get()
+        if error is not None:
+            raise error
+        return cast("Result", result)
 
     def _serve(self) -> None:
         own = _Ids(os.getuid(), os.getgid(), os.getgroups())
         while True:
-            runner, command, options, answer = self._wanted.get()
-            made: subprocess.Popen[bytes] | BaseException
+            runner, what, answer = self._wanted.get()
+            result, failure = None, None
             try:
                 own.leave_for(runner)
-                made = subprocess.Popen(command, **options)
-            except BaseException as error:  # noqa: BLE001 - it is raised again where the start was asked for
-                made = error
+                result = what()
+            except BaseException as error:  # noqa: BLE001 - it is raised again where it was asked for
+                failure = error
             try:
                 own.take_back()
             except OSError:
                 os.abort()  # nothing may go on with a thread of which it is not known who it is
-            answer.put(made)
-            del made, answer  # this frame lives until the next start
+            answer.put((result, failure))
+            del what, result, failure, answer  # this frame lives until the next call
 
 
 class _Ids:
