@@ -74,18 +74,16 @@ def check(
     return values
 
 
-def declaration_problems(
-    declared: Mapping[str, Parameter], root: str = "$", *, secrets_values: Collection[str] = ()
-) -> Iterator[Problem]:
+def declaration_problems(declared: Mapping[str, Parameter], root: str = "$") -> Iterator[Problem]:
     """What is wrong with a contract: asked when it is saved and again when it is loaded."""
     for name, parameter in declared.items():
         path = json_path([name], root)
         if looks_like_credential(name):
             yield Problem(path, "credential_name", f"{name!r} looks like the name of a credential. {ADVICE}")
         for index, choice in enumerate(parameter.enum):
-            yield from _declared_value(f"{path}.enum[{index}]", parameter, choice, secrets_values)
+            yield from _declared_value(f"{path}.enum[{index}]", parameter, choice)
         if parameter.has_default:
-            yield from _declared_value(f"{path}.default", parameter, parameter.default, secrets_values)
+            yield from _declared_value(f"{path}.default", parameter, parameter.default)
             if parameter.enum and not json_values.contains(parameter.enum, parameter.default):
                 yield Problem(f"{path}.default", "not_in_enum", "The default is not one of the enum.")
 
@@ -121,14 +119,10 @@ def _value_problems(
         yield Problem(path, "secret_value", f"{name!r} was given the value of a stored secret. {ADVICE}")
 
 
-def _declared_value(
-    path: str, parameter: Parameter, value: JsonValue, secrets_values: Collection[str]
-) -> Iterator[Problem]:
+def _declared_value(path: str, parameter: Parameter, value: JsonValue) -> Iterator[Problem]:
     if not json_values.has_type(value, parameter.type):
         message = f"It must be {_a(parameter.type)}, as the type says; {_a(json_values.type_name(value))} stands here."
         yield Problem(path, "wrong_type", message)
-    elif holds_secret(value, secrets_values):
-        yield Problem(path, "secret_value", f"It is the value of a stored secret. {ADVICE}")
 
 
 def _size_problems(values: dict[str, JsonValue]) -> Iterator[Problem]:

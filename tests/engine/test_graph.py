@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine import document, graph
-from engine.document import DocumentRefused
+from engine import graph
 from engine.graph import Edge, Graph, Need, Node
-from tests.engine.documents import branch, parsed_plan, plan, refusals, scripted, workflow
+from tests.engine.documents import branch, parsed_plan, refusals, scripted, workflow
 
 FORK = (
     scripted("gate", context_output=["route_selection.json", "pull.json"]),
@@ -23,9 +22,8 @@ FORK = (
 
 
 def faults(*steps: dict[str, Any], code_packages: tuple[str, ...] = ()) -> dict[str, str]:
-    with pytest.raises(DocumentRefused) as caught:
-        document.parse_plan(plan(*steps), code_packages=code_packages)
-    return {problem.path: problem.code for problem in caught.value.problems}
+    found = refusals(workflow(*steps), code_packages=code_packages)
+    return {path.replace("$.plan", "$", 1): code for path, code in found.items()}
 
 
 def test_a_fork_that_joins_again_is_whole():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -11,7 +10,7 @@ from engine import parameters, validation
 from engine.document import release
 from engine.document.entries import Mapping, Mappings, Trigger
 from engine.document.flow import graph_of
-from engine.document.steps import ROUTE_FILE, BranchStep, Plan, ScriptedStep
+from engine.document.steps import ROUTE_FILE, BranchStep, Plan, ScriptedStep, Step
 from engine.document.workflow import WorkflowDocument
 from engine.problems import Problem, json_path
 from engine.words import Shape
@@ -30,55 +29,42 @@ NOT_FOR_TRIGGERS = {
 }
 
 
-@dataclass(frozen=True)
-class Around:
-    """What a plan is judged against. `secrets` None: not known here, so not judged."""
-
-    tools: Collection[str] = release.TOOLS
-    code_packages: Collection[str] = ()
-    secrets: Collection[str] | None = None
-
-
-def workflow_problems(document: WorkflowDocument, around: Around) -> Iterator[Problem]:
+def workflow_problems(document: WorkflowDocument, code_packages: Collection[str]) -> Iterator[Problem]:
     yield from _variable_problems(document)
     yield from _twins(document.secrets, "$.secrets", "")
     for index, trigger in enumerate(document.triggers):
         yield from _trigger_problems(document, trigger, f"$.triggers[{index}]")
     yield from _twins([trigger.name for trigger in document.triggers], "$.triggers", ".name")
-    yield from plan_problems(document.plan, around, "$.plan")
+    yield from plan_problems(document.plan, "$.plan", code_packages)
+    for index, step in enumerate(document.plan.steps):
+        yield from _secret_problems(step, f"$.plan.steps[{index}]", document.secrets)
 
 
-def plan_problems(plan: Plan, around: Around, root: str = "$") -> Iterator[Problem]:
-    yield from graph_of(plan, root).problems(around.code_packages)
+def plan_problems(plan: Plan, root: str = "$", code_packages: Collection[str] = ()) -> Iterator[Problem]:
+    yield from graph_of(plan, root).problems(code_packages)
     for index, step in enumerate(plan.steps):
         path = f"{root}.steps[{index}]"
         if isinstance(step, BranchStep):
             yield from _branch_problems(step, path)
         elif isinstance(step, ScriptedStep):
-            yield from _scripted_problems(step, path, around)
+            yield from _scripted_problems(step, path)
 
 
-def secret_problems(plan: Plan, secret_values: Collection[str], root: str = "$") -> Iterator[Problem]:
-    """Values of stored secrets in the contracts of steps. Apart, so that no secret takes part in what is remembered."""
-    for index, step in enumerate(plan.steps):
-        path = f"{root}.steps[{index}].script_parameters"
-        for problem in parameters.declaration_problems(step.script_parameters, path, secrets_values=secret_values):
-            if problem.code == "secret_value":
-                yield problem
-
-
-def _scripted_problems(step: ScriptedStep, path: str, around: Around) -> Iterator[Problem]:
+def _scripted_problems(step: ScriptedStep, path: str) -> Iterator[Problem]:
     yield from parameters.declaration_problems(step.script_parameters, f"{path}.script_parameters")
     yield from validation.rule_problems(step.validation, f"{path}.validation")
-    yield from release.tool_problems(step.tools, f"{path}.tools", around.tools, step.access.db)
+    yield from release.tool_problems(step.tools, f"{path}.tools", step.access.db)
     yield from _twins([use.name for use in step.secrets], f"{path}.secrets", "")
-    for index, use in enumerate(step.secrets):
-        if around.secrets is not None and use.name not in around.secrets:
-            message = f"The workflow may not use the secret {use.name!r}. Add it to the workflow's secrets first."
-            yield Problem(f"{path}.secrets[{index}]", "unknown_secret", message)
     for index, host in enumerate(step.network.hosts):
         if not 1 <= int(host.rpartition(":")[2]) <= 65535:
             yield Problem(f"{path}.network.hosts[{index}]", "bad_port", "A port is a number from 1 to 65535.")
+
+
+def _secret_problems(step: Step, path: str, allowed: Collection[str]) -> Iterator[Problem]:
+    for index, use in enumerate(step.secrets):
+        if use.name not in allowed:
+            message = f"The workflow may not use the secret {use.name!r}. Add it to the workflow's secrets first."
+            yield Problem(f"{path}.secrets[{index}]", "unknown_secret", message)
 
 
 def _branch_problems(step: BranchStep, path: str) -> Iterator[Problem]:

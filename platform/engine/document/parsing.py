@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -11,7 +10,6 @@ from pydantic_core import ErrorDetails
 
 from engine import json_values
 from engine.document import meaning, release
-from engine.document.meaning import Around
 from engine.document.release import Place, Unsupported
 from engine.document.steps import Plan
 from engine.document.workflow import WorkflowDocument
@@ -31,55 +29,27 @@ class DocumentRefused(Refused):
     """The document was refused; nothing of it was saved."""
 
 
-def parse_workflow(
-    raw: Mapping[str, Any],
-    *,
-    tools: Collection[str] = release.TOOLS,
-    code_packages: Collection[str] = (),
-    secret_values: Collection[str] = (),
-) -> WorkflowDocument:
+def parse_workflow(raw: Mapping[str, Any], *, code_packages: Collection[str] = ()) -> WorkflowDocument:
     """A whole document, as imported or saved. Raises `DocumentRefused` with everything that is wrong.
 
-    tools: names a step may be granted. code_packages: `graph.top_level_packages` of the code tree.
-    secret_values: values of stored secrets, none of which may stand in a contract.
+    code_packages: `graph.top_level_packages` of the code tree.
     """
     parsed, problems = _shape(WorkflowDocument, _text(raw), release.in_workflow(raw))
-    if parsed is None:
-        raise DocumentRefused(problems)
-    around = Around(frozenset(tools), frozenset(code_packages), frozenset(parsed.secrets))
-    problems += meaning.workflow_problems(parsed, around)
-    problems += meaning.secret_problems(parsed.plan, secret_values, "$.plan")
-    if problems:
+    if parsed is not None:
+        problems += meaning.workflow_problems(parsed, code_packages)
+    if parsed is None or problems:
         raise DocumentRefused(problems)
     return parsed
 
 
-def parse_plan(
-    raw: Mapping[str, Any],
-    *,
-    tools: Collection[str] = release.TOOLS,
-    code_packages: Collection[str] = (),
-    secrets: Collection[str] | None = None,
-    secret_values: Collection[str] = (),
-) -> Plan:
-    """A plan by itself: on save, and again on each load. Raises `DocumentRefused`.
+def parse_plan(raw: Mapping[str, Any]) -> Plan:
+    """A plan by itself, as it is loaded again: which secrets it may name is judged when it is saved.
 
-    secrets: names the workflow may use; None when that is not to be judged. What was parsed is remembered, since a
-    run reads its plan again before each step; treat it as frozen, the JSON values in it too.
+    Raises `DocumentRefused`.
     """
-    around = Around(frozenset(tools), frozenset(code_packages), None if secrets is None else frozenset(secrets))
-    plan = _plan(_text(raw), around)
-    problems = list(meaning.secret_problems(plan, secret_values)) if secret_values else []
-    if problems:
-        raise DocumentRefused(problems)
-    return plan
-
-
-@lru_cache(maxsize=128)
-def _plan(text: bytes, around: Around) -> Plan:
-    parsed, problems = _shape(Plan, text, release.in_plan(json_values.load(text)))
+    parsed, problems = _shape(Plan, _text(raw), release.in_plan(raw))
     if parsed is not None:
-        problems += meaning.plan_problems(parsed, around)
+        problems += meaning.plan_problems(parsed)
     if parsed is None or problems:
         raise DocumentRefused(problems)
     return parsed

@@ -6,7 +6,7 @@ Where a later issue makes something work, its line here goes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,19 +69,19 @@ def in_plan(raw: Any, root: Place = ()) -> Iterator[Unsupported]:
         yield from _in_step(step, (*root, "steps", index))
 
 
-def tool_problems(names: Sequence[str], path: str, known: Collection[str], db_access: str) -> Iterator[Problem]:
+def tool_problems(names: Sequence[str], path: str, db_access: str) -> Iterator[Problem]:
     """A step may name only tools that there are, and that can work with the access it has."""
     for index, name in enumerate(names):
         here = f"{path}[{index}]"
-        if name in known:
-            need = TOOL_NEEDS.get(name, "none")
+        if name in TOOL_NEEDS:
+            need = TOOL_NEEDS[name]
             if ACCESS.index(db_access) < ACCESS.index(need):
                 message = f"{name} needs access.db to be {need}; it is {db_access}."
                 yield Problem(here, "tool_needs_access", message)
         elif name in LATER_TOOLS:
             yield _not_yet(here, f"the tool {name}")
         else:
-            yield Problem(here, "unknown_tool", f"There is no tool {name!r}. There are: {', '.join(sorted(known))}.")
+            yield Problem(here, "unknown_tool", f"There is no tool {name!r}. There are: {', '.join(sorted(TOOLS))}.")
 
 
 def _not_yet(path: str, what: str) -> Problem:
