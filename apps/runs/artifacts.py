@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -16,6 +19,7 @@ from engine.sandbox.files import Beneath
 
 PREVIEW_BYTES = 48 * 1024
 DOWNLOAD_BYTES = 256 * 1024 * 1024
+PIECE_BYTES = 256 * 1024
 PREVIEWS = 8
 _TEXTS = frozenset({"txt", "csv", "log", "html", "svg", "xml", "yaml", "yml"})
 
@@ -38,6 +42,24 @@ class Preview:
     html: SafeString | None
 
 
+class Download:
+    """One open output on its way out, in pieces that no worker of the web waits for. Closed with its response."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = os.fstat(file.fileno()).st_size
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        # Asynchronous, for Django collects the whole of any other iterator before the first byte goes out.
+        left = self.size
+        while left > 0 and (piece := await asyncio.to_thread(self._file.read, min(PIECE_BYTES, left))):
+            left -= len(piece)
+            yield piece
+
+    def close(self) -> None:
+        self._file.close()
+
+
 def listing(attempt: Attempt) -> list[Output]:
     """What was collected when the attempt ended; empty while it runs."""
     return [_output(said) for said in attempt.outputs]
@@ -50,7 +72,7 @@ def previews(run: Run, attempt: Attempt, outputs: list[Output]) -> list[Preview]
     return [found for found in shown if found is not None]
 
 
-def opened(run: Run, attempt: Attempt, path: str) -> BinaryIO:
+def opened(run: Run, attempt: Attempt, path: str) -> Download:
     """One output, opened to be sent.
 
     Raises FileRefused: not collected, with a problem, no plain file, a link, or too large to be sent.
@@ -59,7 +81,7 @@ def opened(run: Run, attempt: Attempt, path: str) -> BinaryIO:
     if output is None or output.problem:
         raise Absent(path, "it is no output of this attempt that may be sent.")
     with Beneath(_out(run, attempt)) as folder:
-        return folder.open(path, DOWNLOAD_BYTES)
+        return Download(folder.open(path, DOWNLOAD_BYTES))
 
 
 def _output(said: dict[str, Any]) -> Output:

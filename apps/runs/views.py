@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 
 from django.contrib import messages
-from django.http import FileResponse, Http404, HttpResponse, HttpResponseBase
+from django.http import Http404, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
+from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.accounts.access import Permission
@@ -125,12 +126,12 @@ def artifact(request: MemberRequest, run_id: uuid.UUID, step_id: str, number: in
     if run.artifacts_expired:
         return render(request, "410.html", status=410)
     try:
-        file = artifacts.opened(run, attempt, path)
+        download = artifacts.opened(run, attempt, path)
     except FileRefused as refused:
         raise Http404("No such file.") from refused
-    response = FileResponse(
-        file, as_attachment=True, filename=path.rsplit("/", 1)[-1], content_type="application/octet-stream"
-    )
+    response = StreamingHttpResponse(download, content_type="application/octet-stream")
+    response["Content-Length"] = str(download.size)
+    response["Content-Disposition"] = content_disposition_header(True, path.rsplit("/", 1)[-1]) or "attachment"
     response["Content-Security-Policy"] = "sandbox; default-src 'none'"
     response["X-Content-Type-Options"] = "nosniff"
     return response

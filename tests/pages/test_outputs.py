@@ -10,9 +10,11 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import User
+from apps.runs.artifacts import PIECE_BYTES
 from apps.runs.models import Attempt, Run
 from apps.workflows.places import places_of
 from tests.browser.demo import Demo
+from tests.pages.downloads import sent
 
 
 @pytest.fixture
@@ -34,11 +36,25 @@ def address(demo: Demo, path: str) -> str:
 
 def test_an_output_is_a_download_in_a_sandbox_of_its_own(demo: Demo, as_user: Callable[[User], Client]) -> None:
     response = as_user(demo.cast.viewer).get(address(demo, "report.md"))
-    assert b"".join(response).startswith(b"# Review of #2")
+    body = sent(response)
+    assert body.startswith(b"# Review of #2")
+    assert response["Content-Length"] == str(len(body))
     assert response["Content-Disposition"] == 'attachment; filename="report.md"'
     assert response["Content-Type"] == "application/octet-stream"
     assert response["X-Content-Type-Options"] == "nosniff"
     assert "sandbox" in response["Content-Security-Policy"]
+
+
+def test_a_large_output_goes_out_in_pieces(demo: Demo, as_user: Callable[[User], Client], folder: Path) -> None:
+    data = os.urandom(3 * PIECE_BYTES + 1)
+    (folder / "report.md").write_bytes(data)
+    assert sent(as_user(demo.cast.viewer).get(address(demo, "report.md"))) == data
+
+
+def test_outputs_that_retention_removed_are_gone(demo: Demo, as_user: Callable[[User], Client]) -> None:
+    Run.objects.filter(pk=demo.runs["good"]).update(artifacts_expired=True)
+    assert as_user(demo.cast.viewer).get(address(demo, "report.md")).status_code == 410
+    assert as_user(demo.cast.outsider).get(address(demo, "report.md")).status_code == 404
 
 
 @pytest.mark.parametrize(

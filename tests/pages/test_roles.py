@@ -12,6 +12,7 @@ from apps.accounts import actions as accounts
 from apps.accounts.models import User
 from tests.browser.demo import Demo
 from tests.pages import addresses
+from tests.pages.downloads import sent
 
 AsUser = Callable[[User], Client]
 
@@ -19,7 +20,7 @@ AsUser = Callable[[User], Client]
 def get(client: Client, address: str) -> HttpResponse:
     response: HttpResponse = client.get(address)
     if response.streaming:
-        assert b"".join(response)  # a download closes its file at its end
+        assert sent(response)  # a download closes its file at its end
     return response
 
 
