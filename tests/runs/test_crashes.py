@@ -8,7 +8,7 @@ import signal
 import pytest
 from django_q.models import Task
 
-from apps.runs.models import Attempt, Run
+from apps.runs.models import Attempt, Run, Worker
 from apps.workflows.models import Workflow
 from tests.factories import Cast
 from tests.runs.counting import begun, counting, let_go, starts_of
