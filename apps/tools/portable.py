@@ -12,10 +12,6 @@ from engine.document import WorkflowDocument
 SECTION = "db/migrations"
 
 
-def check(_document: WorkflowDocument) -> None:
-    """Nothing: which tools a step may name is a rule of the document itself, on every road."""
-
-
 def load(workflow: Workflow, _document: WorkflowDocument, _by: User) -> None:
     """Apply what was not applied yet, in one transaction of the workflow's database. Raises MigrationRefused."""
     workflow_db.apply_migrations(workflow)

@@ -4,35 +4,13 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from apps.accounts.errors import Field
 from apps.accounts.models import User
 from apps.webhooks import actions
-from apps.webhooks.errors import TriggerRefused
-from apps.webhooks.kinds import KINDS
 from apps.webhooks.models import Trigger
 from apps.workflows.models import Workflow
 from engine.document import WorkflowDocument
 
 SECTION = "triggers"
-
-
-def check(document: WorkflowDocument) -> None:
-    """Raises TriggerRefused for two triggers of one name, and for kinds that this release does not have."""
-    seen: set[str] = set()
-    for place, trigger in enumerate(document.triggers):
-        if trigger.name in seen:
-            raise TriggerRefused(
-                f"Two triggers are called {trigger.name!r}. Nothing was saved. Give each its own name.",
-                code="duplicate_name",
-                fields=[Field(f"triggers[{place}].name", "taken by another trigger")],
-            )
-        if trigger.kind not in KINDS:
-            raise TriggerRefused(
-                f"Triggers of kind {trigger.kind} are not in this release. Nothing was saved.",
-                code="not_supported_yet",
-                fields=[Field(f"triggers[{place}].kind", "not_supported_yet")],
-            )
-        seen.add(trigger.name)
 
 
 def load(workflow: Workflow, document: WorkflowDocument, by: User) -> None:

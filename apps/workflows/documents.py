@@ -76,7 +76,7 @@ def with_sections(workflow: Workflow) -> Raw:
     raw = of_workflow(workflow)
     for section in portable.sections():
         part = section.dump(workflow)
-        if part is not None and "/" not in section.SECTION:
+        if part is not None:
             raw[section.SECTION] = part
     return raw
 

@@ -42,8 +42,6 @@ def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Repor
         code = staging / "code"
         packages = top_level_packages(path.relative_to(code).as_posix() for path in code.rglob("*.py"))
         document = documents.check(raw, team, packages)
-        for section in portable.sections():
-            section.check(document)
         tree.share(staging)
         workflow = _target(team, document, by, report)
         return _install(workflow, _Arrival(staging, raw, document, by, report))

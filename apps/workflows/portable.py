@@ -1,8 +1,8 @@
 """The parts of a workflow document that other apps own: each such app has a `portable.py`, found at the first use.
 
-It holds `SECTION` (the document's key, or the folder) and three functions:
-`check(document)` raises Refused before anything is written; `load(workflow, document, by)` writes its rows inside the
-caller's transaction; `dump(workflow)` gives its part of an export, or None when it has none. No secret leaves by it.
+It holds `SECTION` (the document's key, or the folder) and two functions: `load(workflow, document, by)` writes its rows
+inside the caller's transaction, of a document that was checked whole; `dump(workflow)` gives its part of an export, or
+None when it has none. No secret leaves by it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 class Section(Protocol):
     SECTION: str
-
-    def check(self, document: WorkflowDocument, /) -> None: ...
 
     def load(self, workflow: Workflow, document: WorkflowDocument, by: User, /) -> None: ...
 

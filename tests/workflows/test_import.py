@@ -189,9 +189,6 @@ class BrokenSection:
 
     SECTION = "triggers"
 
-    def check(self, document, /):
-        pass
-
     def load(self, workflow, document, by, /):
         raise ImportRefused("the part broke. Nothing was imported.")
 
