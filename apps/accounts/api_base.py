@@ -67,7 +67,7 @@ class TeamBearer(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
         caller = caller_of(token)
         if caller is not None:
-            _slow_down(limits.allowed("token", str(caller.token.pk), most=settings.PULSE_API_RATE, seconds=60))
+            _slow_down(limits.spend("token", str(caller.token.pk), most=settings.PULSE_API_RATE, seconds=60))
         return caller
 
     def __call__(self, request: HttpRequest) -> Caller | None:
@@ -76,7 +76,7 @@ class TeamBearer(HttpBearer):
         # ASGI joins repeated headers with a comma: two credentials read as one that does not exist.
         caller: Caller | None = super().__call__(request)
         if caller is None:
-            limits.allowed("bad-token", address, **BAD_TOKENS)
+            limits.spend("bad-token", address, **BAD_TOKENS)
         return caller
 
 

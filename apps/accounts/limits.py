@@ -8,7 +8,7 @@ import time
 from django.core.cache import cache
 
 
-def allowed(what: str, who: str, *, most: int, seconds: int) -> int:
+def spend(what: str, who: str, *, most: int, seconds: int) -> int:
     """0 when it may happen once more in this window, else how many seconds to wait. Counts the attempt."""
     now = time.time()
     window = math.floor(now / seconds)
@@ -22,7 +22,7 @@ def allowed(what: str, who: str, *, most: int, seconds: int) -> int:
 
 
 def spent(what: str, who: str, *, most: int, seconds: int) -> int:
-    """As `allowed`, without counting: how many seconds to wait when the window is spent already."""
+    """As `spend`, without counting: how many seconds to wait when the window is spent already."""
     now = time.time()
     window = math.floor(now / seconds)
     count = cache.get(f"limit:{what}:{who}:{window}", 0)

@@ -11,25 +11,13 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.runs.forms import RunFilter
 from apps.runs.models import Run, RunQuerySet
+from apps.runs.starting import EntryPath
 from apps.workflows.models import Workflow
 
 ROWS = 50
 ROWS_OF_WORKFLOW = 20
 BARS = 30
 FULL_BAR = 40
-ENTRY_PATHS = (
-    "manual",
-    "github",
-    "bearer",
-    "api",
-    "schedule",
-    "function",
-    "slack",
-    "mcp",
-    "internal",
-    "standard",
-    "builder",
-)
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,7 @@ class RunRows:
     rows: list[RunRow]
     more: str  # the id the next page starts after; empty at the end
     workflows: list[Workflow]
-    entry_paths: tuple[str, ...] = ENTRY_PATHS
+    entry_paths: tuple[str, ...] = tuple(EntryPath)
 
 
 @dataclass(frozen=True)

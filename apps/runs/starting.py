@@ -28,23 +28,23 @@ from apps.workflows.definition import Definition
 from apps.workflows.models import Workflow
 from engine import environment, parameters, routes
 from engine.document import BranchStep, Step
+from engine.document.release import ACCESS
 from engine.ids import uuid7
 
 VARIABLE_MAX_BYTES = 16 * 1024
-DB_ACCESS = ("none", "read", "read-write")
 
 
 class EntryPath(StrEnum):
     MANUAL = "manual"
-    SCHEDULE = "schedule"
     GITHUB = "github"
-    STANDARD = "standard"
     BEARER = "bearer"
+    API = "api"
+    SCHEDULE = "schedule"
     FUNCTION = "function"
-    INTERNAL = "internal"
     SLACK = "slack"
     MCP = "mcp"
-    API = "api"
+    INTERNAL = "internal"
+    STANDARD = "standard"
     BUILDER = "builder"
 
 
@@ -128,7 +128,7 @@ def session_facts(steps: Iterable[Step]) -> tuple[list[str], str]:
     """The tools and the database access of a run's session: the most that any of its steps has."""
     steps = list(steps)
     names = sorted({name for step in steps for name in step.tools})
-    return names, max((step.access.db for step in steps), key=DB_ACCESS.index, default="none")
+    return names, max((step.access.db for step in steps), key=ACCESS.index, default="none")
 
 
 def _make(start: Start, admitted: Admitted) -> Run:

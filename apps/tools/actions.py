@@ -22,9 +22,9 @@ from apps.tools import catalogue, closing, driver
 from apps.tools.errors import Code, SessionRefused
 from apps.tools.models import ToolSession
 from apps.workflows.models import Workflow
+from engine.document.release import ACCESS
 
 TOKEN_MARK = "pst_"  # noqa: S105
-DB_ACCESS = frozenset({"none", "read", "read-write"})
 Kind = ToolSession.Kind
 State = ToolSession.State
 AUTHORITIES = frozenset({Kind.RUN, Kind.CHAT, Kind.CREW, Kind.MCP, Kind.API})
@@ -154,7 +154,7 @@ def resume_run_session(run_id: UUID) -> bool:
 
 
 def _check_grants(tools: Collection[str], db_access: str) -> None:
-    if db_access not in DB_ACCESS:
+    if db_access not in ACCESS:
         raise SessionRefused(f"db_access must be none, read or read-write, not {db_access!r}. No session was opened.")
     unknown = sorted(name for name in set(tools) if not catalogue.known(name))
     if unknown:

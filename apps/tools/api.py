@@ -21,6 +21,7 @@ from apps.tools.errors import Code, SessionRefused
 from apps.tools.http_desk import HttpDesk
 from apps.tools.models import ToolSession
 from apps.workflows.access import workflow_in
+from engine.document.release import ACCESS
 from engine.ids import uuid7
 
 router = Router()
@@ -192,8 +193,8 @@ def _answered(envelope: Envelope, call_id: str) -> HttpResponse:
 
 
 def _db_access(tools: list[str]) -> str:
-    needs = {definition.needs_db for definition in map(catalogue.find, tools) if definition is not None}
-    return next((access for access in ("read-write", "read") if access in needs), "none")
+    needs = [definition.needs_db for definition in map(catalogue.find, tools) if definition is not None]
+    return max(needs, key=ACCESS.index, default="none")
 
 
 def _session(caller: Caller, session_id: UUID) -> ToolSession:

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from apps.tools import quick_check
+from engine.document.release import ACCESS
 
 if TYPE_CHECKING:
     from apps.tools.work import Executor, Work
@@ -90,6 +91,4 @@ def callable_with(tools: frozenset[str], db_access: str) -> frozenset[str]:
 
 def grants(definition: Tool, db_access: str) -> bool:
     """True when a step's `access.db` lets the tool work."""
-    if definition.needs_db == "read":
-        return db_access in ("read", "read-write")
-    return definition.needs_db == "none" or db_access == "read-write"
+    return ACCESS.index(db_access) >= ACCESS.index(definition.needs_db)

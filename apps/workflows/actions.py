@@ -23,6 +23,7 @@ from apps.workflows.documents import Raw
 from apps.workflows.errors import GroupUnknown, SecretRefused, VariableRefused
 from apps.workflows.importing import import_workflow
 from apps.workflows.models import Secret, Workflow
+from engine import states
 from engine.digests import code_tree
 from engine.graph import top_level_packages
 from engine.ids import uuid7
@@ -188,7 +189,7 @@ def delete_workflow(workflow: Workflow, *, by: User | None) -> None:
     root = places.places_of(workflow).root
     with transaction.atomic():
         _lock(workflow)
-        unfinished = workflow.runs.exclude(status__in=["succeeded", "failed", "cancelled"]).count()
+        unfinished = workflow.runs.exclude(status__in=states.TERMINAL).count()
         if unfinished:
             raise Refused(
                 f"{workflow.slug} has {unfinished} unfinished runs. Nothing was deleted. Cancel them first.",

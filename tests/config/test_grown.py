@@ -23,7 +23,7 @@ call_command("migrate", verbosity=0)
 from django.test import Client
 print(Client().get("/readyz", HTTP_HOST="127.0.0.1").json())
 from apps.accounts import limits
-print([bool(limits.allowed("x", "y", most=2, seconds=3600)) for _ in range(3)])
+print([bool(limits.spend("x", "y", most=2, seconds=3600)) for _ in range(3)])
 """
 
 
