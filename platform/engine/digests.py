@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,20 +55,36 @@ def of_file(folder: Beneath, name: str, limit: int) -> str:
 
 
 def code_tree(code: Path) -> Tree:
-    """The code tree as it is now. Files that did not change since they were last read are not read again."""
+    """The code tree as it is now. Files that did not change since they were last read are not read again.
+
+    A tree in which nothing changed is told by the times and inodes of its files and folders, and not listed again. What
+    was changed within the clock's own grain before it was listed is always listed again: its times could stay the same.
+    """
     with Beneath(code) as folder:
-        entries = folder.listing()
-        key = tuple(entries)
         known = _trees.get(code)
-        if known is not None and known[0] == key:
-            return known[1]
+        if known is not None and known.settled and folder.unchanged(known.entries):
+            return known.tree
+        now = time.time_ns()
+        own = folder.own()
+        entries = folder.listing()
+        newest = max(entry.changed_ns for entry in (own, *entries))
         tree = _read(folder, entries)
-    _trees[code] = (key, tree)
+    _trees[code] = _Known((own, *entries), tree, now - newest > _GRAIN_NS)
     _trim(_trees, 256)
     return tree
 
 
-_trees: OrderedDict[Path, tuple[tuple[Entry, ...], Tree]] = OrderedDict()
+@dataclass(frozen=True)
+class _Known:
+    """A tree as it was listed. `settled`: its last change lay well before that."""
+
+    entries: tuple[Entry, ...]
+    tree: Tree
+    settled: bool
+
+
+_GRAIN_NS = 2_000_000_000
+_trees: OrderedDict[Path, _Known] = OrderedDict()
 _files: OrderedDict[tuple[int, int, int, int], str] = OrderedDict()
 
 

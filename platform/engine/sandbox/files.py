@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -174,6 +174,26 @@ class Beneath:
         found = [Entry(*fields) for fields in self._walk(relative, most)]
         return sorted(found, key=lambda entry: entry.relative)
 
+    def unchanged(self, entries: Iterable[Entry]) -> bool:
+        """Whether each of these is still what it was when it was listed. New names show in their folder's entry."""
+        for entry in entries:
+            try:
+                status = os.stat(entry.relative or ".", dir_fd=self._fd, follow_symlinks=False)
+            except OSError:
+                return False
+            if (
+                status.st_ctime_ns != entry.changed_ns
+                or status.st_ino != entry.inode
+                or status.st_size != entry.size
+                or status.st_mtime_ns != entry.modified_ns
+            ):
+                return False
+        return True
+
+    def own(self) -> Entry:
+        """The folder itself, as an entry of its own listing would be."""
+        return Entry(*_fields("", os.stat(".", dir_fd=self._fd)))
+
     def usage(self, relative: str = "", *, most: int = MOST_ENTRIES) -> Usage:
         """What is taken on disk below; counting ends at `most` entries. TooLarge when it is too deep to be counted."""
         try:
@@ -221,21 +241,11 @@ class Beneath:
                 os.close(parent)
         return removed + bool(relative)
 
-    def _walk(self, relative: str, most: int) -> Iterator[tuple[str, Kind, int, int, int, int, int, int]]:
+    def _walk(self, relative: str, most: int) -> Iterator[_Fields]:
         for count, (name, status) in enumerate(tree.walk(self._folder(relative), relative, DEEPEST)):
             if count >= most:
                 raise TooLarge(relative, f"there are more than {most} files in it; the listing was given up.")
-            kind = tree.kind_of(status.st_mode)
-            yield (
-                name,
-                kind,
-                status.st_size,
-                stat.S_IMODE(status.st_mode),
-                status.st_ino,
-                status.st_nlink,
-                status.st_mtime_ns,
-                status.st_ctime_ns,
-            )
+            yield _fields(name, status)
 
     def _folder(self, relative: str) -> int:
         return self._open(relative, _FOLDER) if relative else os.open(".", _FOLDER | os.O_CLOEXEC, dir_fd=self._fd)
@@ -309,6 +319,23 @@ class Beneath:
             ):  # an ordinary user is not in that group: then there is no other uid
                 os.fchown(descriptor, -1, group)
         os.fchmod(descriptor, mode)
+
+
+_Fields = tuple[str, Kind, int, int, int, int, int, int]
+
+
+def _fields(name: str, status: os.stat_result) -> _Fields:
+    """Those of an Entry, in their order."""
+    return (
+        name,
+        tree.kind_of(status.st_mode),
+        status.st_size,
+        stat.S_IMODE(status.st_mode),
+        status.st_ino,
+        status.st_nlink,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 def _forget(parent: int, name: str) -> None:
