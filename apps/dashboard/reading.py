@@ -15,7 +15,8 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.dashboard.sparks import Spark, spark
 from apps.runs.listing import RunRow
-from apps.runs.models import Attempt, Run, StepRun, Worker
+from apps.runs.models import Attempt, Run, RunQuerySet, StepRun, Worker
+from apps.runs.timing import SILENT_S
 from apps.tools import sessions_page
 from apps.tools.models import OwnershipDiagnostic
 from apps.webhooks.deliveries_page import Row
@@ -24,8 +25,6 @@ from apps.webhooks.models import Delivery
 ROWS = 8
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
-HEARD_S = 15
-STEP_ENDED = ("step_run__step_id", "outcome", "reason")
 FINE = ("", "succeeded", "cancelled")
 
 
@@ -54,7 +53,7 @@ class Seat:
 
     @property
     def heard(self) -> bool:
-        return self.age_s < HEARD_S
+        return self.age_s < SILENT_S
 
     @property
     def state(self) -> str:
@@ -130,9 +129,8 @@ def board(user: User, *, now: datetime | None = None) -> Board:
     )
 
 
-def _by_status(mine: QuerySet[Run]) -> Counter[str]:
-    rows = mine.filter(status__in=["queued", "running", "waiting", "needs_attention"]).values_list("status")
-    return Counter(dict(rows.annotate(Count("pk")).order_by()))
+def _by_status(mine: RunQuerySet) -> Counter[str]:
+    return Counter(dict(mine.unfinished().values_list("status").annotate(Count("pk")).order_by()))
 
 
 def _rows(runs: QuerySet[Run], at: datetime) -> list[RunRow]:
@@ -166,9 +164,9 @@ def _faults(mine: QuerySet[Run], at: datetime) -> list[Fault]:
     return [Fault(*row) for row in groups[:ROWS]]
 
 
-def _queue_age(mine: QuerySet[Run], at: datetime) -> float | None:
+def _queue_age(mine: RunQuerySet, at: datetime) -> float | None:
     """How long the oldest run has been waiting for a worker, not for a slot of its own workflow."""
-    waits = mine.filter(status=Run.Status.QUEUED).exclude(reason_code=Run.NO_SLOT)
+    waits = mine.queued().exclude(reason_code=Run.NO_SLOT)
     oldest = waits.aggregate(oldest=Min("queued_at"))["oldest"]
     return (at - oldest).total_seconds() if oldest else None
 

@@ -29,8 +29,7 @@ class RunRow:
 
     @property
     def state(self) -> str:
-        run = self.run
-        return "cancelling" if run.cancel_requested_at and run.status not in Run.TERMINAL else run.status
+        return self.run.shown_status
 
     @property
     def seconds(self) -> float | None:

@@ -153,6 +153,15 @@ class Run(models.Model):
     def __str__(self) -> str:
         return str(self.id)
 
+    @property
+    def is_cancelling(self) -> bool:
+        """It was asked to end and has not yet."""
+        return self.cancel_requested_at is not None and self.status not in self.TERMINAL
+
+    @property
+    def shown_status(self) -> str:
+        return "cancelling" if self.is_cancelling else self.status
+
 
 class RunInput(models.Model):
     """What the caller gave: kept once, encrypted (JSON of parameters, variables, route_selections, human_inputs)."""

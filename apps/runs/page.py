@@ -106,8 +106,7 @@ class RunPage:
 
     @property
     def state(self) -> str:
-        """The status as it is shown: a run that was asked to end and has not yet is cancelling."""
-        return "cancelling" if self.run.cancel_requested_at and not self.finished else self.run.status
+        return self.run.shown_status
 
     @property
     def seconds(self) -> float | None:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
-from functools import lru_cache
-
 from apps.runs.models import Run, StepRun
-from apps.workflows import definition
+from apps.workflows.definition import plan_at
 from apps.workflows.models import Workflow
 from engine.document import Plan
 from engine.states import StepStatus
+
+__all__ = ["plan_at", "plan_of", "sync_steps"]
 
 
 def plan_of(run: Run) -> Plan:
     """The live plan of the run's workflow: saved is live, also while a run is under way."""
     return plan_at(run.workflow_id, Workflow.objects.values_list("revision", flat=True).get(pk=run.workflow_id))
-
-
-@lru_cache(maxsize=64)
-def plan_at(workflow_id: uuid.UUID, revision: int) -> Plan:
-    """A revision never changes, so that it is parsed once a process."""
-    return definition.plan_of(Workflow(pk=workflow_id), revision)
 
 
 def sync_steps(run: Run, plan: Plan) -> dict[str, StepRun]:

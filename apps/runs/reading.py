@@ -47,7 +47,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "workflow": run.workflow.slug,
         "scope": run.scope,
         "status": run.status,
-        "cancelling": run.cancel_requested_at is not None and run.status not in Run.TERMINAL,
+        "cancelling": run.is_cancelling,
         "reason": run.reason or still.text,
         "reason_code": run.reason_code or still.code,
         "may_still_run": run.may_still_run,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from threading import Lock
+from functools import lru_cache
+from uuid import UUID
 
 from pydantic import JsonValue
 
@@ -15,9 +15,6 @@ from engine import document, json_values
 
 DEFAULT_GROUP = "default"
 KEPT_PLANS = 200
-_parsed: OrderedDict[str, document.Plan] = OrderedDict()
-"""Plans parsed before, by the digest of what was saved: a run reads its plan anew for every step."""
-_lock = Lock()
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def load(workflow: Workflow, *, revision: int | None = None) -> Definition:
     return Definition(
         workflow=current,
         revision=number,
-        plan=plan_of(current, number),
+        plan=plan_at(current.pk, number),
         variables={variable.name: variable.value for variable in current.variables.all()},
         groups={group.name: GroupValues(group.name, group.values, group.enabled) for group in current.groups.all()},
         settings=document.Settings.model_validate_json(json_values.dump(current.settings)),
@@ -89,20 +86,17 @@ def load(workflow: Workflow, *, revision: int | None = None) -> Definition:
     )
 
 
-def plan_of(workflow: Workflow, revision: int) -> document.Plan:
-    """The plan as it was saved at one revision: for the pages of old runs."""
-    rows = PlanRevision.objects.filter(workflow=workflow, number=revision)
-    digest = rows.values_list("digest", flat=True).get()
-    with _lock:
-        if digest in _parsed:
-            _parsed.move_to_end(digest)
-            return _parsed[digest]
-    plan = _parsed_plan(rows.get())
-    with _lock:
-        _parsed[digest] = plan
-        while len(_parsed) > KEPT_PLANS:
-            _parsed.popitem(last=False)
-    return plan
+@lru_cache(maxsize=KEPT_PLANS)
+def plan_at(workflow_id: UUID, revision: int) -> document.Plan:
+    """The plan as it was saved at one revision, which never changes: it is parsed once a process."""
+    row = PlanRevision.objects.get(workflow_id=workflow_id, number=revision)
+    try:
+        return document.parse_plan(row.plan)
+    except document.DocumentRefused as wrong:
+        problem = wrong.problems[0]
+        raise DocumentNotValid(
+            f"Revision {row.number} of the plan does not hold any more: {problem.path}: {problem.message}"
+        ) from wrong
 
 
 def is_current(workflow: Workflow) -> bool:
@@ -120,13 +114,3 @@ def require_current(workflow: Workflow) -> None:
         f" this release runs {document.CURRENT_CONTRACT} with layout {document.CURRENT_LAYOUT}. No run was made."
         " Export it, bring the document up to date, and import it again."
     )
-
-
-def _parsed_plan(row: PlanRevision) -> document.Plan:
-    try:
-        return document.parse_plan(row.plan)
-    except document.DocumentRefused as wrong:
-        problem = wrong.problems[0]
-        raise DocumentNotValid(
-            f"Revision {row.number} of the plan does not hold any more: {problem.path}: {problem.message}"
-        ) from wrong

@@ -67,10 +67,6 @@ RETRIED: frozenset[Outcome] = frozenset(
 )
 """What `retry` covers."""
 
-NOTHING_RAN: frozenset[Outcome] = frozenset(
-    {Outcome.PREFLIGHT_FAILED, Outcome.HARNESS_REJECTED, Outcome.PARAMETERS_REJECTED}
-)
-
 
 class Next(StrEnum):
     """What follows for the step."""

@@ -28,10 +28,6 @@ class AttemptPlaces:
     def log_index(self) -> Path:
         return self.root / "log.idx"
 
-    @property
-    def journal(self) -> Path:
-        return self.root / "journal"
-
 
 @dataclass(frozen=True)
 class WorkflowPlaces:

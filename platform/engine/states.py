@@ -76,13 +76,3 @@ def sources_of(target: RunStatus | StepStatus) -> frozenset[RunStatus] | frozens
     if isinstance(target, RunStatus):
         return frozenset(source for source, targets in RUN_MOVES.items() if target in targets)
     return frozenset(source for source, targets in STEP_MOVES.items() if target in targets)
-
-
-@overload
-def may_move(source: RunStatus, target: RunStatus) -> bool: ...
-@overload
-def may_move(source: StepStatus, target: StepStatus) -> bool: ...
-def may_move(source: RunStatus | StepStatus, target: RunStatus | StepStatus) -> bool:
-    if isinstance(source, RunStatus):
-        return target in RUN_MOVES[source]
-    return target in STEP_MOVES[source]

@@ -167,7 +167,7 @@ def test_the_same_plan_again_makes_no_revision_and_another_one_does():
     two = document("one", steps=[step(), step("second")])
     workflow = make_workflow(cast.team, cast.editor, two)
     assert definition.load(workflow).revision == 2
-    assert [s.id for s in definition.plan_of(workflow, 1).steps] == ["hello"]
+    assert [s.id for s in definition.plan_at(workflow.pk, 1).steps] == ["hello"]
 
 
 def test_a_code_layout_is_kept_for_good():
