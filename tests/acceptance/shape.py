@@ -171,7 +171,7 @@ class World:
                 assert over is None, f"a run ended before its step {step} was there: {over}"
             return None
 
-        return self.product.until(all_there, 90)
+        return self.product.until(all_there, 240)  # a bound, not a measure
 
     def ended(self, runs: list[str], within_s: float) -> None:
         """Wait until each of the runs has succeeded."""

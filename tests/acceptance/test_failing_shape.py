@@ -19,7 +19,7 @@ import pytest
 from tests.acceptance.shape import DB_TOOLS, FACTS, INSERT, Client, Http, Reader, World, digest
 from tests.product import Product
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.sandbox, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.sandbox, pytest.mark.timeout(900)]
 
 CALLS = 1000
 COPIES = 20
@@ -280,14 +280,14 @@ def test_every_call_acts_for_its_own_authority_and_every_wrongful_one_is_refused
             shape.go()
             busy += [pool.submit(work, shape.chat, over, 3), pool.submit(work, shape.api, over, 4)]
             shape.trespass_over_http()
-            world.ended(shape.runs, 120)
+            world.ended(shape.runs, 240)
         finally:
             over.set()
             for one in others:
                 one.stop()
         for one in busy:
             one.result()
-    world.ended([run for one in others for run in one.runs if run not in one.cancelled], 60)
+    world.ended([run for one in others for run in one.runs if run not in one.cancelled], 240)
     told = {run: world.told(run) for run in shape.runs}
     clients = [shape.chat, shape.api, *(client for one in others for client in one.clients)]
 
@@ -387,7 +387,7 @@ def test_of_twenty_copies_that_register_at_once_none_takes_the_calls_of_another(
         calling = [pool.submit(lambda one=one: [one.write() or one.read() for _ in range(10)]) for one in clients]
         for one in calling:
             one.result()
-    world.ended(runs, 120)
+    world.ended(runs, 240)
 
     told = {run: world.told(run) for run in runs}
     assert [one["refused"] for one in told.values()] == [{}] * COPIES
