@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from django.conf import settings
 
@@ -15,6 +16,13 @@ from apps.runs.supervisor.cluster import die_with
 
 SLOWEST_RESTART_S = 10.0
 LONG_ENOUGH_S = 60.0
+
+
+def log_file() -> Path:
+    """Where the processes below `up` write their details, so that the terminal has what a person needs."""
+    folder: Path = settings.PULSE_DATA / "log"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / "pulse.log"
 
 
 class Child:
@@ -32,6 +40,7 @@ class Child:
         self._began = time.monotonic()
         self._process = subprocess.Popen(
             self._command,
+            env={"PULSE_LOG": str(log_file()), **os.environ},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - `up` has one thread

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import logging
+import os
+from logging.handlers import WatchedFileHandler
 
 from engine.redaction import redactor
+
+LARGEST = 20 * 1024 * 1024
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="")
 
@@ -16,6 +21,16 @@ class RequestIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.request_id = request_id.get() or "-"
         return True
+
+
+class LogFile(WatchedFileHandler):
+    """A file that several processes append to. Past `LARGEST` it becomes `<name>.1`, and a new one begins."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if self.stream is not None and self.stream.tell() > LARGEST:
+            with contextlib.suppress(OSError):
+                os.replace(self.baseFilename, f"{self.baseFilename}.1")
 
 
 class RedactingFormatter(logging.Formatter):

@@ -267,6 +267,13 @@ USE_I18N = False
 USE_TZ = True
 TIME_ZONE = "UTC"
 
+# With a file for the details, the terminal has warnings and errors only.
+PULSE_LOG = env.text("PULSE_LOG")
+_handlers: dict[str, dict[str, object]] = {
+    "stderr": {"class": "logging.StreamHandler", "level": "WARNING" if PULSE_LOG else "INFO"}
+}
+if PULSE_LOG:
+    _handlers["file"] = {"class": "config.logs.LogFile", "filename": PULSE_LOG, "delay": True}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -277,8 +284,8 @@ LOGGING = {
             "format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s",
         }
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain", "filters": ["request_id"]}},
-    "root": {"handlers": ["stderr"], "level": "INFO"},
+    "handlers": {name: {**facts, "formatter": "plain", "filters": ["request_id"]} for name, facts in _handlers.items()},
+    "root": {"handlers": list(_handlers), "level": "INFO"},
     "loggers": {
         # One way out for every record: Django's own handlers would go past the formatter that redacts.
         "django": {"handlers": [], "level": "INFO", "propagate": True},
