@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from config import serve
+from config import serve, services
 
 
 class Command(BaseCommand):
@@ -20,4 +20,5 @@ class Command(BaseCommand):
         parser.add_argument("--unix-socket", default="", help="A path to listen on instead of host and port.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        services.check()
         serve.serve(host=options["host"], port=options["port"], unix_socket=options["unix_socket"])

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand
 from apps.runs import fitness
 from apps.runs.supervisor import cluster
 from apps.runs.supervisor.main import Supervisor
+from config import services
 
 CANNOT_SANDBOX = 3
 
@@ -26,6 +27,8 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         if options["with_parent"]:
             cluster.die_with(os.getppid(), signal.SIGTERM)
+        services.check()
+        services.check_alone()
         refusal = fitness.refusal()
         if refusal:
             self.stderr.write(f"No step is started on this host. {refusal}")
