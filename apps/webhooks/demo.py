@@ -19,12 +19,12 @@ from urllib.request import Request, urlopen
 from django.conf import settings
 
 from apps.accounts import actions as accounts
-from apps.accounts.models import Team, User
+from apps.accounts.models import Audit, Team, User
 from apps.runs import outputs
 from apps.runs.models import Attempt, Run, RunEvent, StepRun
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.kinds import github
-from apps.webhooks.models import Trigger
+from apps.webhooks.models import Delivery, Trigger
 from apps.workflows import actions as workflows
 from apps.workflows.models import Workflow
 from engine.sandbox.errors import FileRefused
@@ -67,6 +67,19 @@ def prepare(by: User) -> Trigger:
         if not Workflow.objects.filter(team=team, slug=slug).exists():
             workflows.import_workflow(team, by, examples() / slug)
     return trigger()
+
+
+def unfinished() -> bool:
+    """Whether the demonstration was never laid out whole, or its sample never came: a fresh or a cut-off start.
+
+    A team of another name, or a workflow that somebody deleted from the demo team, says that people have taken over.
+    """
+    team = Team.objects.filter(slug=TEAM).first()
+    if team is None:
+        return not Team.objects.exists()
+    if Audit.objects.filter(team=team, action="workflow.deleted").exists():
+        return False
+    return not Delivery.objects.filter(workflow__team=team).exists()
 
 
 def trigger() -> Trigger:

@@ -6,15 +6,17 @@ import fcntl
 import hashlib
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 from django.conf import settings
 from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
+from django.db import transaction
 
 from apps.accounts import actions as accounts
-from apps.accounts.models import Team, User
+from apps.accounts.models import User
 from config import before
 from engine.sandbox import host
 from engine.sandbox.errors import SandboxRefused
@@ -66,14 +68,19 @@ def _collect_static() -> None:
     stamp.write_text(seen.hexdigest())
 
 
-def first_admin() -> tuple[User, str] | None:
-    """The first account of a fresh database and its password, which is known only now; None when people are here."""
-    if Team.objects.exists() or User.objects.exists():
-        return None
+def first_admin(say: Callable[[str], None]) -> User | None:
+    """Who owns the demonstration: the first admin, made when nobody is here; None when only others are.
+
+    The password is said before the account is there for good, so that no interruption can lose it.
+    """
+    if User.objects.exists():
+        return User.objects.filter(is_superuser=True, is_active=True).order_by("date_joined", "pk").first()
     password = secrets.token_urlsafe(12)
-    user = User.objects.create_superuser(ADMIN, password=password)
-    accounts.require_new_password(user)
-    return user, password
+    with transaction.atomic():
+        user = User.objects.create_superuser(ADMIN, password=password)
+        accounts.require_new_password(user)
+        say(f"Sign in as {user.get_username()} with the password {password} (shown only now; change it there).")
+    return user
 
 
 def moved_data() -> str:

@@ -16,8 +16,8 @@ from apps.runs import fitness
 from apps.runs.timing import CUT_S
 from apps.webhooks import demo
 from apps.webhooks.models import Trigger
-from config import before, starting
-from config.children import Child
+from config import before, services, starting
+from config.children import Child, log_file
 
 CANNOT_SANDBOX = 3
 READY_S = 60.0
@@ -41,6 +41,7 @@ class Up:
         with starting.claim_data():
             if moved := starting.moved_data():
                 self.say(f"Data: {moved} (steps could not enter a folder below a closed home).")
+            services.check()
             barred = starting.lay_out() or fitness.refusal()
             trigger = self._first_time() if self.with_demo else None
             connections.close_all()
@@ -64,14 +65,15 @@ class Up:
             time.sleep(TICK_S)
 
     def _first_time(self) -> Trigger | None:
-        """On a fresh database: the admin, whose password is shown once, and the demo team with its workflows."""
-        made = starting.first_admin()
-        if made is None:
+        """The admin, and the demo team with its workflows, each made once; goes on where a start was cut short."""
+        if not demo.unfinished():
             return None
-        user, password = made
-        trigger = demo.prepare(user)
-        self.say(f"Sign in as {user.get_username()} with the password {password} (shown only now; change it there).")
-        return trigger
+        user = starting.first_admin(self.say)
+        try:
+            return demo.prepare(user) if user else None
+        except demo.DemoFailed as wrong:
+            self.say(str(wrong))
+            return None
 
     def _web_is_ready(self) -> bool:
         deadline = time.monotonic() + READY_S
@@ -87,6 +89,7 @@ class Up:
     def _greet(self, barred: str) -> None:
         self.say(f"Dashboard: {settings.PULSE_BASE_URL}/")
         self.say(f"Admin:     {settings.PULSE_BASE_URL}/admin/")
+        self.say(f"Log:       {settings.PULSE_LOG or log_file()}")
         if barred:
             self.say(f"This host cannot confine steps, so none is started. {barred}")
             self.say("Run `manage.py doctor` for the whole picture.")

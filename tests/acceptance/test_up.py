@@ -68,6 +68,8 @@ def test_the_first_start_does_the_main_job_and_the_second_keeps_it() -> None:
         told = product.log.read_text()
         assert re.search(r"Sign in as admin with the password \S{12,} ", told)
         assert "The run is succeeded" in told
+        assert not re.search(r" (DEBUG|INFO) ", told), "the terminal has what a person needs"
+        assert re.search(r" INFO pulse.access .* POST /hooks/", (product.data / "log" / "pulse.log").read_text())
         assert f"{product.url}/runs/" in told
         assert product.ask(COUNT) == {"teams": 1, "users": 1, "runs": ["succeeded"]}
         assert product.stop() == 0
@@ -120,11 +122,14 @@ def test_a_setting_that_does_not_hold_is_a_sentence_and_changes_nothing() -> Non
     shutil.rmtree(data.parent)
 
 
-def test_a_host_that_cannot_confine_steps_serves_pages_runs_nothing_and_says_why() -> None:
-    with Product(PULSE_BWRAP="/nowhere/bwrap") as product:
+@pytest.mark.parametrize(
+    ("bwrap", "why"), [("/nowhere/bwrap", "bubblewrap was not found"), ("/bin/false", "/bin/false")]
+)
+def test_a_host_that_cannot_confine_steps_serves_pages_runs_nothing_and_says_why(bwrap: str, why: str) -> None:
+    with Product(PULSE_BWRAP=bwrap) as product:
         run = product.ask(RUN_HELLO, source="print('must not run')")
         product.until(lambda: "cannot confine steps" in product.log.read_text())
-        product.until(lambda: "bubblewrap was not found" in product.ask(STATUS, run=run)[1])
+        product.until(lambda: why in product.ask(STATUS, run=run)[1])
         status, _, attempts = product.ask(STATUS, run=run)
         assert (status, attempts) == ("queued", 0)
         assert product.processes("cluster") == []
