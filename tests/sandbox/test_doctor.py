@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.db import connection
 from pytest_django import Settings
 
+from config.management.commands.doctor import product
 from engine.doctor import planted, trial, volume
 from engine.doctor.examine import Facts, examine, failed
 from engine.sandbox import cgroup
@@ -37,6 +38,15 @@ def test_a_host_that_can_run_steps_passes_every_required_check(shared_bench: Ben
 def test_every_check_that_does_not_hold_says_why_and_what_to_do(shared_bench: Bench) -> None:
     for check in examine(facts_of(shared_bench)):
         assert check.ok or (check.cause and check.cure), check.name
+
+
+@pytest.mark.django_db
+def test_it_warns_that_web_has_no_uid_of_its_own() -> None:
+    (check,) = [check for check in product() if check.name == "web has a uid of its own"]
+    assert (check.ok, check.required) == (False, False)
+    who = "web and worker both run as root" if os.geteuid() == 0 else f"steps all run as uid {os.geteuid()}"
+    assert who in check.cause
+    assert check.cure
 
 
 def test_secrets_that_steps_can_read_are_refused(shared_bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -64,7 +65,25 @@ def product() -> Iterator[Check]:
     yield Check("DEBUG is off", not settings.DEBUG, "pages would show the platform's own variables", "Set it to False.")
     hosts = list(settings.ALLOWED_HOSTS)
     yield Check("ALLOWED_HOSTS", "*" not in hosts and any(hosts), f"it is {hosts}", "Name the hosts it is reached by.")
+    yield _web_apart()
     yield _queue()
+
+
+def _web_apart() -> Check:
+    """A warning for good in this release: web is not dropped to a uid of its own (SANDBOX B.0)."""
+    if os.geteuid() == 0:
+        cause = (
+            "web and worker both run as root: who takes web over can do what root can. Steps are dropped to another uid"
+            " either way. This release cannot drop web to a second uid"
+        )
+        cure = "Give the machine to Pulse alone, and let nothing reach web but a reverse proxy."
+    else:
+        cause = (
+            f"web, worker and steps all run as uid {os.geteuid()}: a step that broke out of its namespaces could read"
+            " the database and the keys"
+        )
+        cure = "Start the worker as root: then each step is dropped to a uid that can read neither."
+    return Check("web has a uid of its own", False, cause, cure, required=False)
 
 
 def _queue() -> Check:
