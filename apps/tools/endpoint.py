@@ -34,7 +34,7 @@ IN_FLIGHT = 16
 CONNECTIONS = 64
 PATIENCE_S = 10.0
 DRAINED = 64 * 1024 * 1024
-IMPORT_EVERY_S = 1.0
+IMPORT_EVERY_S = 1
 JOIN_S = 1.0
 logger = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class ToolEndpoint:
             while self.state in (State.ARMED, State.OPEN):
                 try:
                     accepted, _ = listener.accept()
-                except TimeoutError:
+                except BlockingIOError:  # nobody came for a second
                     _quietly(self._importing)
                     continue
                 except OSError:
@@ -343,7 +343,8 @@ def _listen(path: Path) -> socket.socket:
         listener.bind(str(path))
         os.chmod(path, 0o666)  # noqa: S103 - only this sandbox is given the name; the folder is 0711
         listener.listen(CONNECTIONS)
-        listener.settimeout(IMPORT_EVERY_S)
+        # The kernel's own time-out: with Python's, a listener that was shut down would be polled in a busy loop.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", IMPORT_EVERY_S, 0))
     except OSError:
         listener.close()
         raise
