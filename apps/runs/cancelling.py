@@ -18,7 +18,7 @@ def cancel_run(run: Run, *, by: str) -> Run:
     Raises RunRefused (409) for a run that has ended. Returns the run as it is then.
     """
     with transaction.atomic():
-        now = Run.objects.select_for_update().select_related("workflow", "team").get(pk=run.pk)
+        now = Run.objects.locked().select_related("workflow", "team").get(pk=run.pk)
         if now.status in Run.TERMINAL:
             raise RunRefused(409, "run_ended", f"The run has ended: it {now.status}. Nothing was cancelled.")
         if now.cancel_requested_at is None:

@@ -48,12 +48,14 @@ def claim(run_id: uuid.UUID) -> Lease | None:
     """
     here = whereabouts.here()
     with transaction.atomic():
-        run = Run.objects.select_for_update().filter(pk=run_id, status=Run.Status.QUEUED).first()
+        run = Run.objects.locked().filter(pk=run_id, status=Run.Status.QUEUED).first()
         if run is None or (
             here.worker_id and Worker.objects.filter(pk=here.worker_id).exclude(stopping_at=None).exists()
         ):
             return None
-        workflow = Workflow.objects.select_for_update().get(pk=run.workflow_id)  # one claim of a workflow at a time
+        workflow = Workflow.objects.select_for_update(no_key=True).get(
+            pk=run.workflow_id
+        )  # one claim of a workflow at a time
         if not slots.take(run, workflow):
             return None
         now = timezone.now()

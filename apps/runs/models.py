@@ -63,6 +63,13 @@ class RunQuerySet(models.QuerySet["Run"]):
             return self.none()
         return self.filter(team__memberships__user=user)
 
+    def locked(self) -> Self:
+        """The run's own row, against other writers of it; rows that refer to it may still be inserted.
+
+        On PostgreSQL a plain FOR UPDATE would also lock the rows joined in, and deadlock with their foreign keys.
+        """
+        return self.select_for_update(of=("self",), no_key=True)
+
     def unfinished(self) -> Self:
         return self.filter(status__in=[status for status in Run.Status if status not in Run.TERMINAL])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -126,9 +125,12 @@ def _copy_delivery(old: Run, run_id: str) -> None:
     source, target = whole.delivery(str(old.pk)), whole.delivery(run_id)
     try:
         with files.Beneath(source.parent) as folder:
-            content = json.loads(folder.read(source.name, DELIVERY_MAX_BYTES))
-            content["run_id"] = run_id
-            folder.write(target.name, json.dumps(content).encode(), 0o640)
+            content = folder.read(source.name, DELIVERY_MAX_BYTES)
+            before, after = (f'{{"run_id": "{one}"'.encode() for one in (old.pk, run_id))
+            if not content.startswith(before):
+                raise FileRefused(source.name, "it does not begin with its run's id")
+            # Only the id changes: the payload stays the text that came, number for number.
+            folder.write(target.name, after + content.removeprefix(before), 0o640)
     except FileRefused as gone:
         raise RunRefused(
             410, "delivery_expired", f"The delivery of this run is gone ({gone.detail}). No run was made."

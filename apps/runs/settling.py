@@ -28,8 +28,8 @@ def settle_attention(run: Run, *, by: User, choice: Choice | str, step_id: str) 
     """
     wish = _choice(choice)
     with transaction.atomic():
-        now = Run.objects.select_for_update().select_related("workflow").get(pk=run.pk)
-        step = StepRun.objects.select_for_update().filter(run=now, step_id=step_id).first()
+        now = Run.objects.locked().select_related("workflow").get(pk=run.pk)
+        step = StepRun.objects.select_for_update(no_key=True).filter(run=now, step_id=step_id).first()
         if now.status != RunStatus.NEEDS_ATTENTION or step is None or step.status != StepStatus.NEEDS_ATTENTION:
             raise RunRefused(409, "nothing_to_settle", f"{step_id} of this run needs no decision. Nothing was changed.")
         _carry_out(now, step, wish, by.get_username())

@@ -55,7 +55,7 @@ def wake(workflow_id: uuid.UUID) -> int:
     if not runs.waiting_for_slot().exists():
         return 0
     with transaction.atomic():
-        workflow = Workflow.objects.select_for_update().get(pk=workflow_id)
+        workflow = Workflow.objects.select_for_update(no_key=True).get(pk=workflow_id)
         free = max(allowed(workflow) - runs.running().count(), 0)
         turn = runs.queued().order_by("queued_at", "pk").values_list("pk", "reason_code")[:free]
         woken = [run_id for run_id, reason_code in turn if reason_code == Run.NO_SLOT]

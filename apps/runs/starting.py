@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TypedDict, Unpack
 
@@ -26,12 +26,13 @@ from apps.tools.actions import RunSession
 from apps.workflows import definition, vault
 from apps.workflows.definition import Definition
 from apps.workflows.models import Workflow
-from engine import environment, parameters, routes
+from engine import environment, json_values, parameters, routes
 from engine.document import BranchStep, Step
 from engine.document.release import ACCESS
 from engine.ids import uuid7
 
 VARIABLE_MAX_BYTES = 16 * 1024
+DEEPEST_INPUT = 100  # brackets within brackets
 
 
 class EntryPath(StrEnum):
@@ -195,6 +196,12 @@ def _admit(workflow: Workflow, facts: StartFacts) -> Admitted:
         human_inputs=dict(facts.get("human_inputs") or {}),
     )
     only_step = facts.get("only_step", "")
+    try:
+        json_values.require(asdict(given), deepest=DEEPEST_INPUT)
+    except json_values.NotJson as wrong:
+        raise RunRefused(
+            400, "inputs_rejected", f"The inputs are no JSON that can be kept: {wrong}. No run was made."
+        ) from None
     problems = [
         *_bad_variables(whole, given),
         *_bad_routes(whole, given),

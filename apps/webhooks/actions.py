@@ -53,7 +53,7 @@ def make_trigger(
     wanted = _checked(document)
     saved = wanted.model_dump(mode="json", exclude_unset=True)
     with transaction.atomic():
-        Workflow.objects.select_for_update().get(pk=workflow.pk)
+        Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
         trigger = Trigger.objects.filter(workflow=workflow, name=wanted.name).first()
         if trigger is None:
             return _register(workflow, wanted, saved, by=by, secret=secret)
@@ -215,7 +215,9 @@ def _seal(trigger: Trigger, live: list[str]) -> None:
 
 
 def _locked(trigger: Trigger) -> Trigger:
-    return Trigger.objects.select_for_update(of=("self",)).select_related("workflow__team").get(pk=trigger.pk)
+    return (
+        Trigger.objects.select_for_update(of=("self",), no_key=True).select_related("workflow__team").get(pk=trigger.pk)
+    )
 
 
 def _audit(action: str, trigger: Trigger, by: User) -> None:

@@ -66,7 +66,7 @@ def check_variables(variables: Mapping[str, Any], allowed: tuple[str, ...]) -> N
                 f"The variable {name[:80]!r} is not one that this trigger may set. No run was made."
                 " List it in the trigger's allowed_variables."
             )
-        size = len(value.encode() if isinstance(value, str) else json.dumps(value).encode())
+        size = len((value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "surrogatepass"))
         if size > LARGEST_VARIABLE:
             raise BadVariable(
                 f"The variable {name!r} has {size} bytes; {LARGEST_VARIABLE} are allowed. No run was made.",

@@ -153,7 +153,7 @@ class _Together:
         if rules.on_busy != "reject":
             return False
         # The lock keeps two deliveries from seeing the same last free slot.
-        workflow = Workflow.objects.select_for_update().get(pk=start.definition.workflow.pk)
+        workflow = Workflow.objects.select_for_update(no_key=True).get(pk=start.definition.workflow.pk)
         taken = Run.objects.filter(workflow=workflow, status__in=[Run.Status.QUEUED, Run.Status.RUNNING]).count()
         taken += sum(one.workflow.pk == workflow.pk for one in self._starts)
         return taken >= rules.max_concurrent_runs

@@ -149,7 +149,7 @@ def set_secret(team: Team, *, name: str, value: str, by: User | None) -> SavedSe
     """Save a value, encrypted, under a name of the team. Nothing shows it again; the next step start uses it."""
     secret_rules.check_name(name)
     warning = secret_rules.check_value(value)
-    row = Secret.objects.select_for_update().filter(team=team, name=name).first() or Secret(
+    row = Secret.objects.select_for_update(no_key=True).filter(team=team, name=name).first() or Secret(
         id=uuid7(), team=team, name=name
     )
     sealed = vault.encrypt(vault.Purpose.SECRET, row.pk, value.encode())
@@ -203,7 +203,7 @@ def delete_workflow(workflow: Workflow, *, by: User | None) -> None:
 
 def _lock(workflow: Workflow) -> int:
     """Take the row's lock and read what others saved meanwhile; the live revision."""
-    Workflow.objects.select_for_update().get(pk=workflow.pk)
+    Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
     workflow.refresh_from_db()
     return workflow.revision
 

@@ -34,7 +34,7 @@ def write_document(workflow: Workflow, raw: Raw, document: WorkflowDocument, by:
 def write_plan(workflow: Workflow, plan: JsonValue, by: User | None) -> int:
     """Add a revision and make it live; the same plan again adds none. The live revision's number."""
     digest = hashlib.sha256(json_values.dump(plan)).hexdigest()
-    locked = Workflow.objects.select_for_update().get(pk=workflow.pk)
+    locked = Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
     live = PlanRevision.objects.filter(workflow=locked, number=locked.revision).first()
     if live is None or live.digest != digest:
         last = PlanRevision.objects.filter(workflow=locked).aggregate(last=Max("number"))["last"] or 0

@@ -22,7 +22,7 @@ def load(text: bytes | str) -> JsonValue:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         decoded.encode("utf-8")
         value: JsonValue = json.loads(
-            decoded, object_pairs_hook=_without_twins, parse_constant=_refuse_constant, parse_float=_finite
+            decoded, object_pairs_hook=_without_twins, parse_constant=_refuse_constant, parse_float=finite
         )
         dump(value)
     except RecursionError:
@@ -33,8 +33,8 @@ def load(text: bytes | str) -> JsonValue:
         raise NotJson(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except NotJson:
         raise
-    except ValueError as error:  # an integer of more digits than Python converts
-        raise NotJson(str(error)) from None
+    except ValueError:
+        raise NotJson("a whole number has too many digits") from None
     return value
 
 
@@ -46,6 +46,36 @@ def dump(value: Any) -> bytes:
 def encode(value: Any) -> bytes:
     """As `dump`, with the keys in the order they have."""
     return _encoded(value, sort_keys=False)
+
+
+def finite(digits: str) -> float:
+    """A number with a fraction or an exponent, for `json.loads`. Raises `NotJson` where a float cannot hold it."""
+    value = float(digits)
+    if not math.isfinite(value):
+        raise NotJson(f"the number {digits[:40]} is too large")
+    return value
+
+
+def require(value: Any, *, deepest: int) -> None:
+    """Raises `NotJson` for what cannot be written as JSON, and for more than `deepest` levels."""
+    if not shallow(value, deepest):
+        raise NotJson(f"it is nested more than {deepest} deep")
+    _encoded(value, sort_keys=False)
+
+
+def shallow(value: Any, deepest: int) -> bool:
+    """Whether no more than `deepest` objects and lists lie within each other."""
+    level = [value]
+    for _ in range(deepest + 1):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def type_name(value: Any) -> TypeName:
@@ -108,10 +138,3 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(word: str) -> Any:
     raise NotJson(f"{word} is not a JSON number")
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise NotJson(f"the number {digits[:40]} is too large")
-    return value

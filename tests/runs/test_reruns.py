@@ -148,3 +148,15 @@ def test_one_step_alone_runs_with_the_latest_outputs_it_needs(broken: tuple[Work
             "attempt_id": str(Attempt.objects.get(step_run__run=old, step_run__step_id="one").pk),
         }
     ]
+
+
+def test_the_delivery_of_a_rerun_is_the_old_one_byte_for_byte_but_for_its_id(cast: Cast) -> None:
+    workflow = factories.make_workflow(cast.team, cast.owner)
+    old = actions.start_run(workflow=workflow, entry_path="github", initiated_by="a test")
+    payload = b', "payload": {"b":1.10,"c":12345678901234567890.123456789,"d":1,"d":2}}\n'
+    whole = places.places_of(workflow)
+    places.make_way(whole.delivery(str(old.pk)).parent)
+    whole.delivery(str(old.pk)).write_bytes(f'{{"run_id": "{old.pk}"'.encode() + payload)
+    actions.cancel_run(old, by="a test")
+    new = actions.rerun(fresh(old), by=cast.owner)
+    assert whole.delivery(str(new.pk)).read_bytes() == f'{{"run_id": "{new.pk}"'.encode() + payload

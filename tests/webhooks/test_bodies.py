@@ -114,9 +114,21 @@ def test_a_bearers_body_is_the_payload():
 
 def test_numbers_and_keys_arrive_as_they_were_sent():
     sender = make_hook(kind="bearer")
-    answer = sender.post(body=b'{"big": 12345678901234567890.10, "exp": 1E400, "u": "\\ud83d\\ude00"}')
+    answer = sender.post(body=b'{"big": 12345678901234567890.10, "exp": 1E40, "u": "\\ud83d\\ude00"}')
     path = places.places_of(sender.trigger.workflow).delivery(answer.json()["run_id"])
     assert "12345678901234567890.10" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"a": 1e400}', b"[" * 300 + b"]" * 300, b'{"a": ' + b"9" * 5000 + b"}", b'{"a": NaN}'],
+    ids=["too large", "too deep", "too many digits", "no number"],
+)
+def test_what_no_step_could_read_as_it_was_sent_is_a_400_and_no_run(body):
+    answer = make_hook(kind="bearer").post(body=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
+    assert "set_int_max_str_digits" not in answer.json()["detail"]
+    assert not Run.objects.exists()
 
 
 def test_an_empty_body_is_an_empty_payload():
@@ -162,6 +174,15 @@ def test_an_envelope_names_group_and_variables():
     assert Run.objects.get().group == "two"
 
 
+def test_the_payload_of_an_envelope_stays_the_text_that_was_sent():
+    sender = envelope_hook()
+    body = (
+        b'{"variables": {}, "payload" :  {"x": 1.10, "y":12345678901234567890.123456789, "z": "}\\""} , "group":"one"}'
+    )
+    path = places.places_of(sender.trigger.workflow).delivery(sender.post(body=body).json()["run_id"])
+    assert '"payload": {"x": 1.10, "y":12345678901234567890.123456789, "z": "}\\""}}' in path.read_text()
+
+
 def test_without_a_group_in_the_envelope_the_triggers_own_counts():
     sender = envelope_hook()
     assert file_of(sender, sender.post({"payload": {}}))["group"] == "one"
@@ -177,7 +198,10 @@ def test_without_a_group_in_the_envelope_the_triggers_own_counts():
         ({"variables": {"SECRET_TOKEN": "x"}}, "unknown_variable"),
         ({"variables": {"BASE_URL": "x" * 16_385}}, "variable_too_large"),
         ({"variables": ["BASE_URL"]}, "malformed"),
+        ({"variables": {"BASE_URL": "\ud800"}}, "inputs_rejected"),
         ({"group": 1}, "malformed"),
+        ({"group": 0}, "malformed"),
+        ({"variables": []}, "malformed"),
         ({"surprise": 1}, "malformed"),
         ([], "malformed"),
     ],

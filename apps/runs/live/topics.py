@@ -45,7 +45,7 @@ def parse(text: str) -> Topic:
         topic = _read(text)
     except ValueError:
         topic = None
-    if topic is None or str(topic) != text or "\0" in text:  # one topic has one name
+    if topic is None or str(topic) != text or not text.isprintable() or not text.isascii():  # one topic has one name
         raise TopicRefused
     return topic
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from apps.webhooks.errors import Malformed, UnsupportedType, Unverified
-from apps.webhooks.kinds.shape import Credentials, Definition, Said, checked_id, content_type, parse_json
+from apps.webhooks.kinds.shape import Credentials, Definition, Said, checked_id, content_type, member_text, parse_json
 
 DELIVERY = "idempotency-key"
 ENVELOPE = frozenset({"group", "variables", "payload"})
@@ -41,12 +40,12 @@ def read(headers: Mapping[str, str], body: bytes, definition: Definition) -> Sai
     payload, text = parse_json(body or b"{}")
     if definition.mode != "envelope":
         return Said(delivery_id=delivery_id, event="", payload=payload, payload_text=text)
-    group, variables, payload = _open(payload)
+    group, variables, inner = _open(payload)
     return Said(
         delivery_id=delivery_id,
         event="",
-        payload=payload,
-        payload_text=json.dumps(payload, separators=(",", ":")),
+        payload=inner,
+        payload_text=member_text(text, "payload") or "{}",
         group=group,
         variables=variables,
     )
@@ -59,7 +58,7 @@ def _open(envelope: Any) -> tuple[str, Mapping[str, Any], Any]:
         raise Malformed(
             f"The envelope has no key {unknown[0][:80]!r}: it is {{group, variables, payload}}. No run was made."
         )
-    group, variables = envelope.get("group") or "", envelope.get("variables") or {}
+    group, variables = envelope.get("group", ""), envelope.get("variables", {})
     if not isinstance(group, str) or not isinstance(variables, dict):
         raise Malformed("`group` must be text and `variables` an object. No run was made.")
     return group, variables, envelope.get("payload", {})

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.webhooks.errors import Malformed, UnsupportedType
+from engine import json_values
 
 LONGEST_ID = 200
+DEEPEST = 200  # brackets within brackets
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,34 @@ def parse_json(raw: bytes | str) -> tuple[Any, str]:
     """The value and its text. Refuses what is not UTF-8 JSON, and numbers that JSON does not have."""
     try:
         text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
-        return json.loads(text, parse_constant=_no_constant), text
+        value = json.loads(text, parse_constant=_no_constant, parse_float=json_values.finite)
+        if text.count("[") + text.count("{") > DEEPEST and not json_values.shallow(value, DEEPEST):
+            raise RecursionError
     except UnicodeDecodeError:
         raise Malformed("The body is not UTF-8. No run was made.") from None
     except RecursionError:
         raise Malformed("The body is nested too deeply. No run was made.") from None
     except ValueError as error:
-        raise Malformed(f"The body is not JSON ({error}). No run was made.") from None
+        why = "a whole number has too many digits" if "set_int_max_str_digits" in str(error) else error
+        raise Malformed(f"The body is not JSON ({why}). No run was made.") from None
+    return value, text
+
+
+def member_text(text: str, name: str) -> str:
+    """The text of one member of the object that `text` is, as it was sent; empty when there is none of that name.
+
+    Of a name that stands twice it is the last, as `json.loads` has it. `text` must have been parsed before.
+    """
+    found, decoder, at = "", json.JSONDecoder(), text.index("{") + 1
+    while text[at := _past_space(text, at)] != "}":
+        if text[at] == ",":
+            at = _past_space(text, at + 1)
+        key, end = decoder.raw_decode(text, at)
+        start = _past_space(text, _past_space(text, end) + 1)
+        _, at = decoder.raw_decode(text, start)
+        if key == name:
+            found = text[start:at]
+    return found
 
 
 def checked_id(given: str, header: str) -> str:
@@ -95,6 +118,12 @@ def plain(text: object, limit: int) -> str:
         return ""
     ascii_only = text[:limit].encode("ascii", "backslashreplace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in ascii_only)[:limit]
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 def _no_constant(name: str) -> Any:
