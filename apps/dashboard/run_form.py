@@ -16,6 +16,8 @@ from engine.parameters import Parameter
 
 PARAMETER, VARIABLE, ROUTE = "p", "v", "r"
 _NUMBERS = {"integer": int, "number": float}
+_AS_JSON = {"array": "a list, such as [1, 2]", "object": 'an object, such as {"a": 1}'}
+_NOT_A_NUMBER = {"integer": "Type a whole number, such as 5.", "number": "Type a number, such as 2.5."}
 
 
 class RunForm(forms.Form):
@@ -128,12 +130,12 @@ def _parsed(parameter: Parameter, given: str | None) -> JsonValue:
         try:
             return cast(JsonValue, json.loads(given))
         except ValueError:
-            raise ValueError(f"This is no JSON. It takes {parameter.type}.") from None
+            raise ValueError(f"This is not JSON. It takes {_AS_JSON.get(parameter.type, parameter.type)}.") from None
     if parameter.type in _NUMBERS:
         try:
             return cast(JsonValue, _NUMBERS[parameter.type](given.strip()))
         except ValueError:
-            raise ValueError(f"This is no {parameter.type}.") from None
+            raise ValueError(_NOT_A_NUMBER[parameter.type]) from None
     return given
 
 

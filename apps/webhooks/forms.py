@@ -14,17 +14,21 @@ class TriggerForm(forms.Form):
 
     kind = forms.ChoiceField(choices=KINDS)
     name = forms.CharField(max_length=120)
-    group = forms.CharField(max_length=64, required=False, help_text="Empty: the only enabled group, else default.")
+    group = forms.CharField(
+        max_length=64,
+        required=False,
+        help_text="The variables its runs get. Leave it empty for the only enabled group, else default.",
+    )
     events = forms.CharField(
         required=False,
-        help_text="For GitHub, one a line, such as pull_request.opened.",
+        help_text="For GitHub only: one event a line, such as pull_request.opened. Leave it empty for all.",
         widget=forms.Textarea(attrs={"rows": 3}),
     )
     secret = forms.CharField(
         required=False,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Your own secret; empty: one is made and shown once.",
+        help_text="Leave it empty, and one is made and shown once.",
     )
 
     def document(self) -> dict[str, JsonValue]:

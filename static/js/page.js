@@ -50,12 +50,22 @@
   });
 
   // Fragments do not know which step the reader looks at; the address does.
+  let marked = "";
   const mark = () => {
     const here = document.querySelector("[data-current-step]");
     document.querySelectorAll("a[data-step]").forEach((link) => {
       if (here && link.dataset.step === here.dataset.currentStep) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     });
+  };
+
+  // A long list of steps shows the open one when that changes; else it stays where its reader put it.
+  const showMarked = () => {
+    const link = document.querySelector("a[data-step][aria-current]");
+    if (!link || link.dataset.step === marked) return;
+    marked = link.dataset.step;
+    const list = link.closest(".run-left");
+    if (list) list.scrollTop += link.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 3;
   };
 
   // Ages and running clocks count on between two fragments.
@@ -78,6 +88,7 @@
 
   const refresh = () => {
     mark();
+    showMarked();
     zones();
     tick();
   };
@@ -89,9 +100,4 @@
   });
   label();
   refresh();
-  const open = document.querySelector(".run-left [aria-current]");
-  if (open) {
-    const list = open.closest(".run-left");
-    list.scrollTop = open.getBoundingClientRect().top - list.getBoundingClientRect().top - list.clientHeight / 3;
-  }
 })();

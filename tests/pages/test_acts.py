@@ -43,7 +43,7 @@ def test_the_form_offers_the_last_values_again(demo: Demo, as_user: AsUser) -> N
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"p.check-market.limit": "many"}, "This is no integer."),
+        ({"p.check-market.limit": "many"}, "Type a whole number, such as 5."),
         ({"p.check-market.market": '"gold"'}, "Select a valid choice"),
         ({"group": "mars"}, "Select a valid choice"),
     ],

@@ -104,7 +104,7 @@ def test_a_team_without_anything_is_told_what_to_do(db: None, as_user: AsUser) -
     for address, said in {
         "/": "Nothing has run yet",
         "/workflows/": "No workflows yet",
-        "/runs/": "No runs here",
+        "/runs/": "No runs yet",
         "/deliveries/": "No deliveries here",
         "/sessions/": "No session is open",
     }.items():

@@ -115,6 +115,13 @@ def words(value: str) -> str:
     return str(value).replace("_", " ")
 
 
+@register.filter
+def deed(value: str) -> str:
+    """An audited action in words: `workflow.imported` as `Workflow imported`."""
+    text = words(value).replace(".", " ")
+    return text[:1].upper() + text[1:]
+
+
 @register.filter(is_safe=True)
 def sentence(value: str) -> str:
     """A heading that a library writes In Title Case, as ours are written."""
