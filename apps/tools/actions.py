@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from apps import rows
 from apps.accounts import access
 from apps.accounts.access import Permission
 from apps.accounts.models import User
@@ -87,7 +88,7 @@ def open_session(  # noqa: PLR0913
     if found.twins and session_kind in (Kind.RUN, Kind.STEP):
         raise SessionRefused(f"This {kind} has its session already. No second one was opened.", code=Code.AMBIGUOUS)
     token = TOKEN_MARK + secrets.token_urlsafe(32) if with_token else None
-    session = ToolSession.objects.create(
+    session = ToolSession(
         kind=session_kind,
         name=name[:120],
         workflow=workflow,
@@ -101,6 +102,7 @@ def open_session(  # noqa: PLR0913
         token_sha256=token_digest(token) if token else None,
         opened_at=now or timezone.now(),
     )
+    rows.insert([session])
     return Opened(session, token)
 
 

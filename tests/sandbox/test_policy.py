@@ -175,7 +175,7 @@ def test_the_platforms_own_folders_are_never_mounted(bench: Bench, closed: str) 
     folder = bench.root / closed if closed else bench.root / "workspaces" / ".."
     built = build(bench.declared(), bench.host())
     with built:
-        forged = dataclasses.replace(built.mounts[0], real=Path(os.path.realpath(folder)), dest="/pulse/forged")
+        forged = dataclasses.replace(built.mounts[0], real=os.path.realpath(folder), dest="/pulse/forged")
         with pytest.raises(SandboxRefused) as refused:
             policy.check_mounts([forged], built.host)
     assert refused.value.reason is Reason.POLICY_FORBIDDEN_PATH

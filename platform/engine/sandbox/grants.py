@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Self
 
@@ -43,7 +44,7 @@ class Mount:
     device: int = 0
     inode: int = 0
     created: bool = False
-    real: Path = Path()
+    real: str = ""
     handle: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -74,6 +75,7 @@ def below(root: Path, path: Path) -> str:
         raise SandboxRefused(Reason.GRANT_ESCAPES_ROOT, f"{path} does not lie below {root}.") from None
 
 
+@lru_cache(maxsize=4096)
 def plain(name: str) -> str:
     """The name itself, when it is one that may be mounted."""
     try:
@@ -119,9 +121,7 @@ class Roots:
             os.close(opened)
             raise
         identity = (status.st_dev, status.st_ino)
-        return Mount(
-            wish.store, wish.relative, wish.dest, wish.write, "granted", *identity, created, Path(real), [opened]
-        )
+        return Mount(wish.store, wish.relative, wish.dest, wish.write, "granted", *identity, created, real, [opened])
 
     def _root(self, wish: Wish) -> int:
         key = (wish.root, wish.kind == "socket")
@@ -173,7 +173,7 @@ def refuse_forbidden(mounts: Iterable[Mount], closed: Iterable[Path], kept: Iter
     holders = {holder for place in (*closed_places, *map(os.path.realpath, kept)) for holder in _above(place)}
     below_closed = tuple(f"{place.rstrip('/')}/" for place in closed_places)
     for mount in mounts:
-        real = str(mount.real)
+        real = mount.real
         if mount.status == "granted" and (real in holders or real.startswith(below_closed)):
             raise SandboxRefused(
                 Reason.POLICY_FORBIDDEN_PATH, f"{mount.source} is, or holds, what no step may see ({mount.real})."
