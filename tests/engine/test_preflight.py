@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import resource
+import time
 from typing import Any
 
 import pytest
 
 from engine.contract import ContractRefused
 from engine.preflight import Finding, checks, reading
+from engine.preflight.child import summarise
 from tests.runner.stage import Stage, scripted
 
 child = reading._CHILD
@@ -76,6 +79,71 @@ def test_a_missing_module_names_it_and_what_to_do(stage: Stage) -> None:
 )
 def test_an_optional_import_never_fails(stage: Stage, code: str) -> None:
     assert failing(stage, code) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import contextlib\nwith contextlib.suppress(ImportError):\n    import nope\n",
+        "from contextlib import suppress\nwith suppress(ImportError, OSError):\n    import nope\n",
+    ],
+)
+def test_an_import_whose_error_is_suppressed_never_fails(stage: Stage, code: str) -> None:
+    assert failing(stage, code) == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'vendor'))\n",
+        "import sys, types\nsys.modules['nope'] = types.ModuleType('nope')\n",
+        "import sys as system\nsystem.path += ['vendor']\n",
+        "from sys import path\npath.append('vendor')\n",
+        "import site\nsite.addsitedir('vendor')\n",
+        "import shared.paths\n",
+    ],
+)
+def test_an_import_after_the_code_changed_where_modules_are_found_is_only_doubted(stage: Stage, before: str) -> None:
+    stage.write({"shared/__init__.py": "", "shared/paths.py": "import sys\nsys.path.append('vendor')\n"})
+    assert failing(stage, before + "import nope\n") == []
+    assert ("module_missing", 2 + before.count("\n"), "nope") in advice(stage, before + "import nope\n")
+
+
+def test_an_import_before_that_still_fails(stage: Stage) -> None:
+    assert failing(stage, "import sys\nimport nope\nsys.path.append('vendor')\n") == [("module_missing", 3, "nope")]
+
+
+@pytest.mark.parametrize(
+    "code", ["return 1\n", "from __future__ import nope\n", "await x\n", "for x in y:\n  def f(a, a): 1\n"]
+)
+def test_what_only_a_compiler_refuses_is_a_syntax_error_too(stage: Stage, code: str) -> None:
+    assert [reason for reason, _, _ in failing(stage, code)] == ["syntax"]
+    stage.write({"shared/__init__.py": "", "shared/bad.py": code})
+    assert [(reason, name) for reason, _, name in failing(stage, "from shared import bad\n")] == [
+        ("syntax", "shared/bad.py")
+    ]
+
+
+@pytest.mark.parametrize("text", ["\n" * 400_000, " " * 400_000, "function " * 40_000, "${" + "a" * 400_000])
+def test_no_text_takes_long_to_be_searched_for_bash(text: str) -> None:
+    source = f"import os\nos.system({text!r})\n"
+    began = time.process_time()
+    assert summarise(source.encode())["error"] is None
+    assert time.process_time() - began < 2
+
+
+def test_another_steps_file_takes_no_time_of_this_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever keeps the reader busy: here its own text does, for as long as the processor time of the child lasts."""
+    parse = "        tree = ast.parse(source)"
+    busy = stage.data.root / "child.py"
+    busy.write_text(child.read_text().replace(parse, f"        while b'BUSY' in source: pass\n{parse}"))
+    monkeypatch.setattr(reading, "_CHILD", busy)
+    monkeypatch.setattr(checks, "_readers", {})
+    stage.write({"other/main.py": "BUSY = 1\n", "shared/__init__.py": "", "zzz/main.py": "BUSY = 2\n"})
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    assert findings(stage, "import shared\n") == []
+    assert findings(stage, "import shared, json\n") == []
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 5
 
 
 def test_imports_are_followed_through_the_tree(stage: Stage) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from engine.document import Step
 
 _MOST_AT_ONCE = 8 * 1024 * 1024
+_CLOSURE_S = 60.0
 _MOST_VERDICTS = 2000
 _ADVICE = {
     "retry_loop": "a loop tries {name} again after an error. The library repeats what may be repeated: let it end the"
@@ -96,38 +98,49 @@ class _Check:
         self._reader = reader
         self._modules = Modules(tree, step_id)
         self._findings: list[Finding] = []
+        self._missing_at: list[tuple[str, Finding]] = []
+        self._spent = False
+        self._deadline = time.monotonic() + _CLOSURE_S
 
     def verdict(self) -> Verdict:
         entry = f"{self._step_id}/main.py"
         if entry not in self._tree.files:
             message = "there is no entry point. Write main.py, or let the builder author it."
             return Verdict((self._finding(entry, 0, "entry_point_missing", self._step_id, message),))
-        self._read_all()
+        self._read([entry], extra=self._others())
         needs: tuple[tuple[int, str], ...] = ()
         seen = {entry}
-        waiting = [entry]
-        while waiting:
-            name = waiting.pop(0)
-            for found in self._file(name, entry=name == entry):
-                if found not in seen:
-                    seen.add(found)
-                    waiting.append(found)
+        level = [entry]
+        while level:
+            self._read(level)  # in one go, not one child for each
+            found = [inner for name in level for inner in self._file(name, entry=name == entry)]
+            level = [name for name in dict.fromkeys(found) if name not in seen]
+            seen.update(level)
+        self._findings += self._doubted(seen)
         if self._read([entry]):
             needs = self._reader.summary(self._tree.files[entry]).reads
         shadows = layout.shadows(self._tree, self._step_id, self._environment.names, self._reader.standard)
         self._findings += layout.findings(self._tree, self._step_id, self._reader.standard)
         return Verdict(tuple(self._findings), needs, shadows)
 
-    def _read_all(self) -> None:
-        """All of the tree in one go, so that its other steps are known too when their turn comes."""
+    def _others(self) -> list[str]:
+        """All of the tree, so that its other steps are known too when their turn comes: as far as there is time."""
         names = [name for name in self._tree.files if name.endswith(".py")]
-        self._read(sorted(names, key=lambda name: not name.startswith(f"{self._step_id}/")))
+        return sorted(names, key=lambda name: (not name.startswith(f"{self._step_id}/"), name))
 
-    def _read(self, names: Iterable[str]) -> list[str]:
-        """Makes files known, as far as there is room for them. Those of `names` that are known then."""
+    def _read(self, names: Iterable[str], *, extra: Iterable[str] = ()) -> list[str]:
+        """Makes files known, as far as there are room and time for them. Those of `names` that are known then."""
+        wanted = {name: self._tree.files[name] for name in names}
+        needed = self._sources(wanted)
+        if not self._spent and (needed or not self._reader.standard):
+            others = self._sources({name: self._tree.files[name] for name in extra})
+            # Whoever has a text that cannot be read does not start; nor does one that takes all the time there is.
+            self._spent = not self._reader.read(needed, others) or time.monotonic() > self._deadline
+        return [name for name, digest in wanted.items() if self._reader.knows(digest)]
+
+    def _sources(self, wanted: Mapping[str, str]) -> dict[str, bytes]:
         sources: dict[str, bytes] = {}
         room = _MOST_AT_ONCE
-        wanted = {name: self._tree.files[name] for name in names}
         with Beneath(self._code) as folder:
             for name, digest in wanted.items():
                 if self._reader.knows(digest) or digest in sources or room <= 0:
@@ -137,9 +150,7 @@ class _Check:
                 except FileRefused:
                     continue
                 room -= len(sources[digest])
-        if sources or not self._reader.standard:
-            self._reader.read(sources)
-        return [name for name, digest in wanted.items() if self._reader.knows(digest)]
+        return sources
 
     def _file(self, name: str, *, entry: bool) -> list[str]:
         """The findings in one file, and the files of the tree that it imports in any case."""
@@ -172,8 +183,18 @@ class _Check:
             return []
         files, missing = self._modules.find(module, wanted.names)
         if missing and not self._known_elsewhere(top):
-            self._findings.append(self._missing(name, wanted.line, missing))
+            self._missing_at.append((name, self._missing(name, wanted.line, missing)))
         return files
+
+    def _doubted(self, seen: Iterable[str]) -> Iterator[Finding]:
+        """What was not found: only advice where the code itself may have said before where modules are found."""
+        known = {
+            name: self._reader.summary(d).paths for name in seen if self._reader.knows(d := self._tree.files[name])
+        }
+        for name, finding in self._missing_at:
+            own = known.get(name, 0)
+            elsewhere = any(line for other, line in known.items() if other != name)
+            yield replace(finding, advice=True) if elsewhere or 0 < own < finding.line else finding
 
     def _known_elsewhere(self, top: str) -> bool:
         return top in self._environment.names or self._environment.links or self._reader.has(top)

@@ -9,35 +9,57 @@ from __future__ import annotations
 import ast
 import json
 import re
+import signal
 import sys
+import warnings
+from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
 MEMORY = 1024 * 1024 * 1024
 CPU_SECONDS = 20
+EXTRA_SECONDS = 1.0
+"""Of processor time, and twice that on the clock: for all files together that were not asked for by name."""
+MOST_TEXT = 64 * 1024
+MOST_ADVICE = 200
 UNEXPANDED = re.compile(r"\$\{(?:VAR|SECRET)_[A-Z0-9_]+\}")
 REQUIRED = re.compile(r"(?:VAR|SECRET)_[A-Z][A-Z0-9_]*\Z")
 BASH = re.compile(
-    r"\[\[\s|<\(|<<<|&>|\$\{\w+(?:\^\^|,,|\[)|\bfunction\s+\w+\s*\{|\bdeclare\s+-|\bpipefail\b|^\s*source\s", re.M
+    r"\[\[\s|<\(|<<<|&>|\$\{\w{1,99}(?:\^\^|,,|\[)|\bfunction[ \t]{1,9}\w{1,99}\s{0,9}\{|\bdeclare[ \t]{1,9}-"
+    r"|\bpipefail\b|^[ \t]{0,99}source\s",  # every repeat is bounded: the text is somebody's
+    re.M,
 )
+FINDERS = {"sys.path", "sys.modules", "sys.meta_path", "sys.path_hooks"}
+FINDER_NAMES = {"path", "modules", "meta_path", "path_hooks", "addsitedir"}
 ENDS = {"exit", "_exit", "refuse", "concern", "abort", "fail"}
 Found = list[Any]
 
 
 def main() -> None:
-    """Files from the standard input (`<bytes> <name>` and the bytes), the summaries of all as JSON to the output."""
+    """Files from the standard input, a line of JSON for each to the output as soon as it was read.
+
+    The input is the number of files that are needed, then `<bytes> <name>` and the bytes of each. Those beyond that
+    number are read as far as their own small budget goes; then the kernel ends this process.
+    """
     limit()
-    summaries: dict[str, Any] = {}
-    names: set[str] = set()
+    warnings.simplefilter("ignore")
+    say({"all_standard": sorted(sys.stdlib_module_names)})
     stream = sys.stdin.buffer
+    needed = int(stream.readline())
     while header := stream.readline():
+        if needed == 0:
+            signal.setitimer(signal.ITIMER_PROF, EXTRA_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, 2 * EXTRA_SECONDS)
+        needed -= 1
         size, _, name = header.decode("utf-8", "surrogateescape").rstrip("\n").partition(" ")
         summary = summarise(stream.read(int(size)))
-        names.update(found[1].split(".")[0] for found in summary["imports"] if not found[2])
-        summaries[name] = summary
-    standard = sorted(name for name in names if is_standard(name))
-    answer = {"files": summaries, "standard": standard, "all_standard": sorted(sys.stdlib_module_names)}
-    sys.stdout.write(json.dumps(answer))
+        tops = sorted({found[1].split(".")[0] for found in summary["imports"] if not found[2]})
+        say({"name": name, **summary, "standard": [top for top in tops if is_standard(top)]})
+
+
+def say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
 
 
 def limit() -> None:
@@ -49,6 +71,7 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
 
 
+@cache
 def is_standard(name: str) -> bool:
     """Whether this interpreter has the module itself; a plain look at its folders, nothing is executed."""
     if name in sys.builtin_module_names:
@@ -62,8 +85,10 @@ def is_standard(name: str) -> bool:
 def summarise(source: bytes) -> dict[str, Any]:
     """What is in one file; `error` when it is no Python that this interpreter takes."""
     empty: dict[str, Any] = {"error": None, "imports": [], "reads": [], "advice": [], "docstring": False}
+    empty["paths"] = 0
     try:
         tree = ast.parse(source)
+        compile(tree, "code", "exec", dont_inherit=True)  # a grammar takes more than a compiler does
         reader = Reader()
         reader.block(tree.body)
         advice = Advice()
@@ -78,7 +103,8 @@ def summarise(source: bytes) -> dict[str, Any]:
         "error": None,
         "imports": reader.imports,
         "reads": reader.reads,
-        "advice": advice.found,
+        "advice": advice.found[:MOST_ADVICE],
+        "paths": advice.paths,
         "docstring": ast.get_docstring(tree) is not None,
     }
 
@@ -102,7 +128,7 @@ class Reader:
             self.imported_from(node)
         elif isinstance(node, ast.If) and is_main_guard(node.test):
             self.guarded(node.body)
-        elif not isinstance(node, ast.Try):
+        elif not isinstance(node, ast.Try) and not is_suppressed(node):
             self.parts(node)  # of an `if` or a loop the condition, of a function its defaults: no body is among them
             if isinstance(node, ast.With | ast.ClassDef):
                 self.block(node.body)
@@ -148,8 +174,22 @@ class Advice(ast.NodeVisitor):
         self.found: Found = []
         self.loops = 0
         self.tools: set[str] = set()
+        self.paths = 0  # the line where it first names what decides where modules are found
+        self.finders = set(FINDERS)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name == "sys" and alias.asname:
+                self.finders |= {f"{alias.asname}.{name.partition('.')[2]}" for name in FINDERS}
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if node.attr in FINDER_NAMES and (node.attr == "addsitedir" or dotted(node) in self.finders):
+            self.paths = min(self.paths or node.lineno, node.lineno)
+        self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module in {"sys", "site"} and any(alias.name in FINDER_NAMES for alias in node.names):
+            self.paths = min(self.paths or node.lineno, node.lineno)
         if node.module == "pulse":
             self.tools |= {alias.asname or alias.name for alias in node.names if alias.name in {"call", "tools"}}
 
@@ -182,12 +222,12 @@ class Advice(ast.NodeVisitor):
         for part in [*node.args, *(keyword.value for keyword in node.keywords)]:
             for child in ast.walk(part):
                 if isinstance(child, ast.Constant) and isinstance(child.value, str):
-                    match = UNEXPANDED.search(child.value)
+                    match = UNEXPANDED.search(child.value[:MOST_TEXT])
                     if match:
                         self.found.append([child.lineno, "variable_unexpanded", match.group()])
         script = shell_script(node, self.tool(node))
         if script is not None:
-            match = BASH.search(script)
+            match = BASH.search(script[:MOST_TEXT])
             if match:
                 self.found.append([node.lineno, "bash_under_sh", match.group().strip()])
         self.generic_visit(node)
@@ -231,6 +271,14 @@ def shell_script(node: ast.Call, tool: str) -> str | None:
     elif name not in {"os.system", "os.popen"}:
         return None
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+
+
+def is_suppressed(node: ast.stmt) -> bool:
+    """Whether errors of its body are let go: `with contextlib.suppress(...)`, a `try` by another name."""
+    return isinstance(node, ast.With | ast.AsyncWith) and any(
+        isinstance(item.context_expr, ast.Call) and dotted(item.context_expr.func).rpartition(".")[2] == "suppress"
+        for item in node.items
+    )
 
 
 def is_main_guard(test: ast.expr) -> bool:

@@ -42,6 +42,7 @@ class Summary:
     reads: tuple[tuple[int, str], ...] = ()
     advice: tuple[Advice, ...] = ()
     docstring: bool = True
+    paths: int = 0  # the line where it first names sys.path or sys.modules; 0 when it does not
 
 
 class Reader:
@@ -50,6 +51,7 @@ class Reader:
     def __init__(self, host: HostTools) -> None:
         self._host = host
         self._known: OrderedDict[str, Summary] = OrderedDict()
+        self._left_out: OrderedDict[str, None] = OrderedDict()
         self._resolvable: set[str] = set()
         self.standard: frozenset[str] = frozenset()
 
@@ -63,53 +65,70 @@ class Reader:
         """Whether the interpreter has this top-level module itself; only asked of names that were read somewhere."""
         return module in self._resolvable
 
-    def read(self, sources: Mapping[str, bytes]) -> None:
-        """Reads texts by their digest. One that the child cannot get through is an error of its own, of no other."""
-        wanted = {digest: source for digest, source in sources.items() if digest not in self._known}
-        answer = self._ask(wanted) if wanted or not self.standard else None
-        if answer is not None:
-            self._keep(answer)
-        elif len(wanted) == 1:
-            self._known[next(iter(wanted))] = Summary(error=(0, "it could not be read within the limits"))
-        elif wanted:  # halves, until what the child cannot get through stands alone
-            digests = sorted(wanted)
-            middle = len(digests) // 2
-            for half in (digests[:middle], digests[middle:]):
-                self.read({digest: wanted[digest] for digest in half})
+    def read(self, needed: Mapping[str, bytes], extra: Mapping[str, bytes] | None = None) -> bool:
+        """Reads texts by their digest; False when the child could not get through one of those that are `needed`.
+
+        That one is an error of its own, and those after it are not known then. What is `extra` is read when there is
+        time for it, with one small budget for all of it, and is never an error.
+        """
+        wanted = {digest: source for digest, source in needed.items() if digest not in self._known}
+        more = {
+            digest: source
+            for digest, source in (extra or {}).items()
+            if digest not in self._known and digest not in self._left_out and digest not in wanted
+        }
+        if wanted or more or not self.standard:
+            for answer in self._ask(wanted, more):
+                self._keep(answer)
+        self._left_out.update((digest, None) for digest in more if digest not in self._known)
+        _trim(self._left_out)
+        _trim(self._known)
+        failed = next((digest for digest in wanted if digest not in self._known), None)
+        if failed is not None:
+            self._known[failed] = Summary(error=(0, "it could not be read within the limits"))
+        return failed is None
 
     def _keep(self, answer: Mapping[str, Any]) -> None:
-        self.standard = frozenset(answer["all_standard"])
+        if "all_standard" in answer:
+            self.standard = frozenset(answer["all_standard"])
+            return
         self._resolvable |= set(answer["standard"])
-        for digest, found in answer["files"].items():
-            error = found["error"]
-            self._known[digest] = Summary(
-                error=None if error is None else (int(error[0]), str(error[1])),
-                imports=tuple(
-                    Import(line, module, level, tuple(names)) for line, module, level, names in found["imports"]
-                ),
-                reads=tuple((line, name) for line, name in found["reads"]),
-                advice=tuple(Advice(line, kind, name) for line, kind, name in found["advice"]),
-                docstring=bool(found["docstring"]),
-            )
-        while len(self._known) > _MOST_KEPT:
-            self._known.popitem(last=False)
+        error = answer["error"]
+        self._known[answer["name"]] = Summary(
+            error=None if error is None else (int(error[0]), str(error[1])),
+            imports=tuple(
+                Import(line, module, level, tuple(names)) for line, module, level, names in answer["imports"]
+            ),
+            reads=tuple((line, name) for line, name in answer["reads"]),
+            advice=tuple(Advice(line, kind, name) for line, kind, name in answer["advice"]),
+            docstring=bool(answer["docstring"]),
+            paths=int(answer["paths"]),
+        )
 
-    def _ask(self, sources: Mapping[str, bytes]) -> dict[str, Any] | None:
+    def _ask(self, needed: Mapping[str, bytes], extra: Mapping[str, bytes]) -> list[dict[str, Any]]:
+        """What the child said until it ended, by itself or at a limit."""
         runner = self._host.runner
         drop = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
-        sent = b"".join(b"%d %s\n%s" % (len(source), digest.encode(), source) for digest, source in sources.items())
+        texts = (*needed.items(), *extra.items())
+        sent = b"".join(b"%d %s\n%s" % (len(source), digest.encode(), source) for digest, source in texts)
         try:
-            done = subprocess.run(
+            said = subprocess.run(
                 [str(self._host.interpreter.path), "-I", "-S", "-B", "-c", _CHILD.read_text()],
-                input=sent,
+                input=b"%d\n%s" % (len(needed), sent),
                 capture_output=True,
                 timeout=TIMEOUT_S,
                 cwd="/",
                 env={},
-                check=True,
+                check=False,
                 **drop,  # type: ignore[call-overload]
-            )
-            answer: dict[str, Any] = json.loads(done.stdout)
-        except (OSError, subprocess.SubprocessError, ValueError):
-            return None
-        return answer
+            ).stdout
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+        except OSError:
+            said = b""
+        return [json.loads(line) for line in said.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _trim(cache: OrderedDict[str, Any]) -> None:
+    while len(cache) > _MOST_KEPT:
+        cache.popitem(last=False)
