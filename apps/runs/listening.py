@@ -109,7 +109,7 @@ class Listening:
         if run["cancel_requested_at"]:
             return Stop(StopKind.CANCELLED, f"Cancelled by {run['cancel_requested_by']}.")
         if run["lease_worker__cut_at"]:
-            return Stop(StopKind.OPERATOR, "The platform was stopped, and the step did not end while it was drained.")
+            return Stop(StopKind.OPERATOR, "It had not ended when the time to drain was over (PULSE_DRAIN_S).")
         return None
 
     def boundary_refused(self) -> bool:

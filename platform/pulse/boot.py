@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PIECE = 65536
 _LONGEST = 4000
+_TOO_LARGE = 27  # EFBIG: Python ignores SIGXFSZ, so that a file beyond its limit is an error
 
 
 class Library:
@@ -64,8 +65,11 @@ def run(frame_fd: int, claims_fd: int, folder: str) -> None:
     try:
         _execute(main)
     except SystemExit as error:
-        if error.code == 2 and _is_usage_error(error.__traceback__):
+        code = error.code
+        if code == 2 and _is_usage_error(error.__traceback__):
             _claim(claims_fd, "usage")
+        elif isinstance(code, int) and code & 255 > 128:  # else it could not be told from an end by a signal
+            _claim(claims_fd, "exit", str(code & 255))
         raise
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the script's and is shown as such
         _claim_exception(claims_fd, error)
@@ -139,6 +143,8 @@ def _claim_exception(descriptor: int, error: BaseException) -> None:
         )
         if base in bases
     ]
+    if isinstance(error, OSError) and vars(OSError)["errno"].__get__(error) == _TOO_LARGE:
+        traits.append("disk")
     trace, file, line = error.__traceback__, "", 0
     while trace is not None:
         file, line, trace = trace.tb_frame.f_code.co_filename, trace.tb_lineno, trace.tb_next
@@ -151,7 +157,7 @@ def _claim_exception(descriptor: int, error: BaseException) -> None:
 
 
 def _claim(descriptor: int, *fields: str) -> None:
-    data = "\0".join(fields).encode("utf-8", "replace")
+    data = "\0".join([field.replace("\0", "\u2400") for field in fields]).encode("utf-8", "replace")
     try:  # noqa: SIM105 - contextlib would have to be imported
         posix.write(descriptor, b"%d:%s," % (len(data), data))
     except OSError:

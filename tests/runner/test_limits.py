@@ -34,6 +34,30 @@ def test_a_busy_loop_ends_at_its_processor_time(stage: Stage) -> None:
     assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "cpu"), ran
 
 
+def test_who_ignores_the_end_of_its_processor_time_has_exceeded_it_all_the_same(stage: Stage) -> None:
+    code = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass\n"
+    ran = stage.run(code, step={"limits": {"timeout_s": 60, "cpu_s": 1}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "cpu"), ran
+
+
+def test_processor_time_counts_for_all_processes_together(stage: Stage) -> None:
+    code = (
+        "import subprocess, sys\n"
+        "spin = [sys.executable, '-c', 'import time\\nwhile time.process_time() < 1.4: pass']\n"
+        "for _ in range(20):\n    subprocess.run(spin)\n"
+    )
+    ran = stage.run(code, step={"limits": {"timeout_s": 60, "cpu_s": 2}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "cpu"), ran
+    assert "limits.cpu_s" in ran.ending.detail
+
+
+def test_a_file_beyond_its_limit_is_a_limit_exceeded(stage: Stage) -> None:
+    code = "with open('/tmp/a', 'wb') as file:\n    for _ in range(10): file.write(bytes(1_000_000))\n"
+    ran = stage.run(code, step={"limits": {"file_mb": 2}})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "disk"), ran
+    assert "limits.file_mb" in ran.ending.detail
+
+
 def test_memory_beyond_the_limit_is_an_error_with_a_hint(stage: Stage) -> None:
     ran = stage.run("x = bytearray(400 * 1024 * 1024)\n", step={"limits": {"memory_mb": 200}})
     assert ran.ending.outcome in {"script_error", "limit_exceeded"}

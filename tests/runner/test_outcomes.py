@@ -40,6 +40,34 @@ def test_an_uncaught_assertion_is_told_apart(stage: Stage) -> None:
     assert stage.run("class Mine(AssertionError): ...\nraise Mine('x')\n").ending.outcome == "assertion_failed"
 
 
+def test_an_assertion_stays_one_whatever_its_text_holds(stage: Stage) -> None:
+    ran = stage.run("raise AssertionError('a\\0b')\n")
+    assert ran.ending.outcome == "assertion_failed", ran
+    assert "\0" not in ran.ending.detail
+
+
+def test_a_refusal_holds_no_text_that_cannot_be_kept(stage: Stage) -> None:
+    ran = stage.run("""print(r'PULSE_REFUSAL: {"reason": "\\ud800 a\\u0000b"}')\nexit(2)\n""")
+    assert ran.ending.outcome == "refused", ran
+    assert ran.ending.claims["refusal"]["reason"] == "? a\u2400b"
+
+
+@pytest.mark.parametrize("code", [137, 152, 153])
+def test_an_exit_code_above_128_is_no_signal(stage: Stage, code: int) -> None:
+    ran = stage.run(f"import sys\nsys.exit({code})\n")
+    assert (ran.ending.outcome, ran.ending.reason) == ("script_error", f"exit_{code}"), ran
+
+
+def test_a_signal_is_told_as_one(stage: Stage) -> None:
+    ran = stage.run("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    assert (ran.ending.outcome, ran.ending.reason) == ("script_error", "signal_9"), ran
+
+
+def test_the_end_of_processor_time_is_believed_only_where_it_was_used(stage: Stage) -> None:
+    ran = stage.run("import os, signal\nos.kill(os.getpid(), signal.SIGXCPU)\n")
+    assert (ran.ending.outcome, ran.ending.reason) == ("script_error", "signal_24"), ran
+
+
 def test_a_printed_assertion_is_none(stage: Stage) -> None:
     ran = stage.run("import sys\nprint('AssertionError: x', file=sys.stderr)\nexit(1)\n")
     assert ran.ending.outcome == "script_error"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,14 +92,50 @@ def test_tools_are_closed_before_anything_is_killed(stage: Stage, data_root: Pat
     heard, _ = after(1, Stop(StopKind.CANCELLED))
     alive: list[bool] = []
     heard.close_tools = lambda: alive.append(processes.alive(heard.pid, heard.pid_started))  # type: ignore[method-assign]
-    with listening(data_root) as socket:
-        stage.run("import time\nprint('up', flush=True)\ntime.sleep(60)\n", listeners=heard, tools_socket=socket)
+    with listening(data_root) as path:
+        stage.run("import time\nprint('up', flush=True)\ntime.sleep(60)\n", listeners=heard, tools_socket=path)
     assert alive == [True]
 
 
+@pytest.mark.parametrize(
+    ("limits", "outcome", "code"),
+    [({}, "cancelled", 0), ({}, "cancelled", 3), ({"timeout_s": 1}, "timed_out", 3)],
+)
+def test_a_step_that_ends_because_its_tools_were_closed_was_ended_by_us(
+    stage: Stage, data_root: Path, limits: dict[str, int], outcome: str, code: int
+) -> None:
+    stop = None if limits else Stop(StopKind.CANCELLED)
+    heard = Silent(wish=lambda: stop if heard.grown else None)
+    listener = listening(data_root)
+    with listener as socket_path:
+        heard.close_tools = lambda: hang_up(listener.socket)  # type: ignore[method-assign]
+        ran = stage.run(
+            "import os, socket, sys\ntools = socket.socket(socket.AF_UNIX)\n"
+            "tools.connect(os.environ['PULSE_TOOLS_SOCKET'])\nprint('up', flush=True)\ntools.recv(1)\n"
+            f"os._exit({code})\n",
+            listeners=heard,
+            tools_socket=socket_path,
+            step={"limits": limits},
+        )
+    assert ran.ending.outcome == outcome, ran
+
+
+def hang_up(server: socket.socket) -> None:
+    """Ends the one connection, and gives the step the time to end by that."""
+    server.accept()[0].close()
+    time.sleep(0.5)
+
+
+def test_what_a_stopped_run_is_told_is_told_once(stage: Stage) -> None:
+    heard, _ = after(1, Stop(StopKind.OPERATOR, "It had not ended when the time to drain was over."))
+    ran = stage.run("import time\nprint('up', flush=True)\ntime.sleep(60)\n", listeners=heard)
+    assert ran.ending.detail.count("stopped") == 1
+    assert "drain" in ran.ending.detail
+
+
 def test_the_order_in_which_listeners_are_told(stage: Stage, data_root: Path) -> None:
-    with listening(data_root) as socket:
-        ran = stage.run("print(1)\n", tools_socket=socket)
+    with listening(data_root) as path:
+        ran = stage.run("print(1)\n", tools_socket=path)
     assert ran.heard.said == ["arm", "started", "close_tools"], ran
     assert ran.heard.pid
     assert ran.heard.grown[-1] == (1, 2)
@@ -144,18 +181,16 @@ class Listening:
     """A socket that somebody listens on."""
 
     def __init__(self, path: Path) -> None:
-        import socket
-
         self._path = path
-        self._socket = socket.socket(socket.AF_UNIX)
+        self.socket = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> Path:
         self._path.parent.mkdir(mode=0o711)
         self._path.parent.chmod(0o711)
-        self._socket.bind(str(self._path))
+        self.socket.bind(str(self._path))
         self._path.chmod(0o666)
-        self._socket.listen()
+        self.socket.listen()
         return self._path
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self.socket.close()

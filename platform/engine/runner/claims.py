@@ -29,10 +29,14 @@ class Raised:
 
 @dataclass
 class Claims:
-    """`running`: boot came as far as the step's own code. `usage`: its exit was argparse's."""
+    """`running`: boot came as far as the step's own code. `usage`: its exit was argparse's.
+
+    `exited`: the code above 128 that it gave to sys.exit; without it such a code is an end by a signal.
+    """
 
     running: bool = False
     usage: bool = False
+    exited: int | None = None
     raised: Raised | None = None
     refusal: dict[str, str] | None = None
     concerns: list[str] = field(default_factory=list)
@@ -52,20 +56,30 @@ def parse(data: bytes, lines: Iterable[str]) -> Claims:
     """Both kinds together. Whatever is malformed claims nothing: a step can write what it likes to either."""
     claims = Claims()
     for fields in _messages(data[:LARGEST]):
-        if fields[0] == "running":
-            claims.running = True
-        elif fields[0] == "usage":
-            claims.usage = True
-        elif fields[0] == "exception" and len(fields) == 6:
-            _, name, traits, file, line, message = fields
-            number = int(line) if line.isdecimal() and len(line) < 10 else 0
-            claims.raised = Raised(name[:200], frozenset(traits.split(",")), file[:500], number, message[:_LONGEST])
+        _take(claims, fields)
     for text in lines:
         if text.startswith(CONCERN):
             claims.concerns.append(text[len(CONCERN) :][:_LONGEST])
         elif text.startswith(REFUSAL):
             claims.refusal = _refusal(text[len(REFUSAL) :]) or claims.refusal
     return claims
+
+
+def _take(claims: Claims, fields: list[str]) -> None:
+    match fields:
+        case ["running"]:
+            claims.running = True
+        case ["usage"]:
+            claims.usage = True
+        case ["exit", code]:
+            claims.exited = _number(code)
+        case ["exception", name, traits, file, line, message]:
+            told = frozenset(traits.split(","))
+            claims.raised = Raised(name[:200], told, file[:500], _number(line), message[:_LONGEST])
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _messages(data: bytes) -> Iterable[list[str]]:
@@ -84,4 +98,9 @@ def _refusal(text: str) -> dict[str, str] | None:
         return None
     if not isinstance(parsed, dict):
         return None
-    return {name: str(parsed.get(name) or "")[:_LONGEST] for name in _FIELDS}
+    return {name: _storable(str(parsed.get(name) or "")[:_LONGEST]) for name in _FIELDS}
+
+
+def _storable(text: str) -> str:
+    """JSON can spell what no database keeps: NUL, and half of a surrogate pair."""
+    return text.replace("\0", "\u2400").encode("utf-8", "replace").decode("utf-8")

@@ -114,7 +114,7 @@ class _Attempt:
         self._close_tools()
         if self._watch.cut_short is not None:
             self._sandbox.kill()
-            self._watch.drain()
+        self._watch.drain()
 
     def _judge(self, exit_: launch.Exit, outputs: Beneath) -> Ending:
         contract, watch, log, sandbox = self._contract, self._watch, self._log, self._sandbox
@@ -129,6 +129,7 @@ class _Attempt:
             self._said,
             self._listeners.boundary_refused,
             sandbox.breach(),
+            watch.cpu_spent,
         )
         found, validation = verdict.judge(seen), None
         if found.outcome is Outcome.SUCCEEDED:

@@ -17,6 +17,8 @@ from engine.sandbox.limits import Limits
 _USAGE = re.compile(r"^usage: .*^\S[^\n]*: error: [^\n]+\s*\Z", re.DOTALL | re.MULTILINE)
 _NO_SUCH_SCRIPT = re.compile(r"can't open file .*\[Errno \d+\]|^unknown option|^Unknown option", re.MULTILINE)
 _RAISED_CODES = {1, 120}  # 120: the streams could not be flushed at the end
+_CPU = "All its processes together used more than {} s of processor time (limits.cpu_s)."
+_FILE = "It wrote a file of more than {} MB (limits.file_mb)."
 _STOPS = {
     StopKind.CANCELLED: (Outcome.CANCELLED, "cancelled", "It was cancelled, and every process of it was ended."),
     StopKind.LEASE_LOST: (
@@ -39,6 +41,12 @@ class Observed:
     said: Callable[[], str]
     boundary_refused: Callable[[], bool]
     breach: str | None = None  # the bound of the sandbox's group that was hit: `memory`, `processes`
+    cpu_spent: bool = False  # whether it can have used up its processor time
+
+    @property
+    def ended_by(self) -> int | None:
+        """The signal. bubblewrap tells one as 128 more, and so a script may exit as well: then boot says so."""
+        return None if self.claims.exited == self.exit.code else self.exit.signal
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,7 @@ class Verdict:
 
 def judge(seen: Observed) -> Verdict:
     """The outcome but for validation, which only a `succeeded` can still lose."""
-    if seen.cut_short is not None and (seen.exit.killed or seen.exit.code is None):
+    if seen.cut_short is not None:
         return _cut(seen.cut_short, seen.limits)
     found = _own_end(seen)
     if seen.breach and (found.outcome is Outcome.SCRIPT_ERROR or seen.exit.code is None):
@@ -63,8 +71,8 @@ def _own_end(seen: Observed) -> Verdict:
         return _never_ran(seen)
     if not seen.claims.running:
         return _no_interpreter(seen)
-    if seen.exit.signal is not None:
-        return _by_signal(seen, seen.exit.signal)
+    if seen.ended_by is not None:
+        return _by_signal(seen, seen.ended_by)
     if seen.exit.code == 0:
         return Verdict(Outcome.SUCCEEDED, "", "")
     if seen.exit.code == 2:
@@ -74,7 +82,7 @@ def _own_end(seen: Observed) -> Verdict:
 
 def _breached(bound: str, seen: Observed, found: Verdict) -> Verdict:
     """The kernel says which bound of the whole sandbox was hit; the script's own error, if any, follows from that."""
-    told = "" if seen.exit.signal == signal.SIGKILL or seen.exit.code is None else f" {found.detail}"
+    told = "" if seen.ended_by == signal.SIGKILL or seen.exit.code is None else f" {found.detail}"
     if bound == "memory":
         detail = f"All its processes together needed more than {seen.limits.memory_mb} MB (limits.memory_mb)."
     else:
@@ -92,6 +100,8 @@ def _cut(why: Bound | Stop, limits: Limits) -> Verdict:
     if why is Bound.LOG:
         detail = f"It printed more than {limits.log_mb} MB (limits.log_mb), and limits.log_overflow is `fail`."
         return Verdict(Outcome.LIMIT_EXCEEDED, why, detail)
+    if why is Bound.CPU:
+        return Verdict(Outcome.LIMIT_EXCEEDED, why, _CPU.format(limits.cpu_s))
     detail = (
         f"Its output folder grew beyond {limits.output_mb} MB (limits.output_mb) or {limits.output_files} files."
         " Every process of it was ended."
@@ -111,12 +121,10 @@ def _no_interpreter(seen: Observed) -> Verdict:
 
 def _by_signal(seen: Observed, number: int) -> Verdict:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    if number == signal.SIGXCPU:
-        detail = f"It used more than {seen.limits.cpu_s} s of processor time (limits.cpu_s)."
-        return Verdict(Outcome.LIMIT_EXCEEDED, "cpu", detail)
+    if number in {signal.SIGXCPU, signal.SIGKILL} and seen.cpu_spent:  # the second for who ignored the first
+        return Verdict(Outcome.LIMIT_EXCEEDED, "cpu", _CPU.format(seen.limits.cpu_s))
     if number == signal.SIGXFSZ:
-        detail = f"It wrote a file of more than {seen.limits.file_mb} MB (limits.file_mb)."
-        return Verdict(Outcome.LIMIT_EXCEEDED, "disk", detail)
+        return Verdict(Outcome.LIMIT_EXCEEDED, "disk", _FILE.format(seen.limits.file_mb))
     return Verdict(Outcome.SCRIPT_ERROR, f"signal_{number}", f"It was ended by {name}.{_hint(seen, number)}")
 
 
@@ -125,8 +133,7 @@ def _hint(seen: Observed, number: int) -> str:
         return ""
     return (
         " The platform did not end it: the host may have been out of memory"
-        f" (limits.memory_mb is {seen.limits.memory_mb}), or it ignored the signal at the end of its processor time"
-        f" (limits.cpu_s is {seen.limits.cpu_s})."
+        f" (limits.memory_mb is {seen.limits.memory_mb})."
     )
 
 
@@ -156,6 +163,8 @@ def _error(seen: Observed, code: int) -> Verdict:
         return Verdict(Outcome.ASSERTION_FAILED, "assertion", text)
     if "boundary" in raised.traits and seen.boundary_refused():
         return Verdict(Outcome.TOOL_BOUNDARY, "tool_boundary", text)
+    if "disk" in raised.traits:
+        return Verdict(Outcome.LIMIT_EXCEEDED, "disk", f"{text}. {_FILE.format(seen.limits.file_mb)}")
     if "memory" in raised.traits:
         hint = f"It may need more than limits.memory_mb, which is {seen.limits.memory_mb}."
         return Verdict(Outcome.SCRIPT_ERROR, "memory", f"{text}. {hint}")

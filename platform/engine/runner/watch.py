@@ -14,6 +14,7 @@ from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath
 from engine.sandbox.launch import Sandbox
 from engine.sandbox.limits import MEGABYTE, Limits
+from engine.sandbox.usage import Usage
 
 TICK_S = 0.1
 OUTPUT_EVERY_S = 1.0
@@ -28,10 +29,14 @@ class Bound(StrEnum):
     TIMEOUT = "timeout"
     OUTPUT = "output"
     LOG = "log"
+    CPU = "cpu"
 
 
 class Watch:
-    """Follows one sandbox to its end. `cut_short` says why the platform ended it, None when it came to its own end."""
+    """Follows one sandbox to its end. `cut_short` says why the platform ended it, None when it came to its own end.
+
+    `cpu_spent`: whether it can have used up its processor time by then.
+    """
 
     def __init__(
         self, sandbox: Sandbox, log: LogWriter, outputs: Beneath, limits: Limits, listeners: Listeners
@@ -42,12 +47,14 @@ class Watch:
         self._limits = limits
         self._listeners = listeners
         self._start = time.monotonic()
+        self._usage = Usage(sandbox.pid, limits.cpu_s, self._start)
         self._told = (0, 0.0)
         self._claims = b""
         self._selector = selectors.PollSelector()
         for descriptor in (sandbox.stdout, sandbox.stderr, sandbox.claims, sandbox.status):
             self._selector.register(descriptor, selectors.EVENT_READ)
         self.cut_short: Bound | Stop | None = None
+        self.cpu_spent = False
 
     @property
     def claims(self) -> bytes:
@@ -59,7 +66,22 @@ class Watch:
         return int((time.monotonic() - self._start) * 1000)
 
     def follow(self) -> None:
-        """Returns when the step has ended by itself, or must be ended: see `cut_short`."""
+        """Returns when the step has ended by itself, or must be ended: see `cut_short`. What was seen first counts."""
+        self._follow()
+        if self.cut_short is not None and self._sandbox.exited:
+            self.cut_short = None
+        self.cpu_spent = self._usage.may_have_reached(time.monotonic())
+
+    def drain(self) -> None:
+        """Takes what is still in the pipes of a tree that has ended, or is about to."""
+        deadline = time.monotonic() + DRAIN_S
+        while self._selector.get_map() and time.monotonic() < deadline:
+            self._pump(TICK_S)
+
+    def close(self) -> None:
+        self._selector.close()
+
+    def _follow(self) -> None:
         deadline = self._start + self._limits.timeout_s
         next_tick = self._start + TICK_S
         next_output = self._start + OUTPUT_EVERY_S
@@ -74,21 +96,14 @@ class Watch:
             if self.cut_short is None and now >= next_output:
                 next_output = now + OUTPUT_EVERY_S
                 self.cut_short = self._output_bound()
+            if self.cut_short is None and now >= self._usage.next_look and self._usage.exceeded(now):
+                self.cut_short = Bound.CPU
             if self.cut_short is not None:
                 return
             self._pump(min(next_tick, deadline) - now)
             if self._limits.log_overflow == "fail" and self._log.overflowed:
                 self.cut_short = Bound.LOG
                 return
-
-    def drain(self) -> None:
-        """Takes what is still in the pipes of a tree that was killed."""
-        deadline = time.monotonic() + DRAIN_S
-        while self._selector.get_map() and time.monotonic() < deadline:
-            self._pump(TICK_S)
-
-    def close(self) -> None:
-        self._selector.close()
 
     def _pump(self, timeout: float) -> None:
         """Waits for something to read, and takes it."""

@@ -152,6 +152,12 @@ class Sandbox:
                 self._document |= json.loads(line)
         return more
 
+    @property
+    def exited(self) -> bool:
+        """Whether bubblewrap has told how the command ended. What is left of its processes ends with that by itself."""
+        self.note_status()
+        return "exit-code" in self._document
+
     def breach(self) -> str | None:
         """The bound of its group that was hit, `memory` or `processes`; None without a group, or when none was."""
         return self._group.breach() if self._group else None

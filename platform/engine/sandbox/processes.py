@@ -14,6 +14,7 @@ from typing import Self
 MARK = "pulse-sandbox"
 """What bubblewrap is called when it works for us: its first argument, which others see."""
 _STEP_S = 0.02
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def started(pid: int) -> str | None:
@@ -72,6 +73,17 @@ def tells_children() -> bool:
 def children(pid: int) -> list[int]:
     """The children of a process of one thread. OSError when it is gone."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def times(pid: int) -> list[tuple[int, str, float, float]]:
+    """The process and all below it: pid, start, the processor seconds it used, and those of children it waited for."""
+    found = []
+    for member in (pid, *(child for child, _ in _below(pid))):
+        fields = _stat(member)
+        if fields is not None:
+            own, ended = (sum(map(int, fields[first : first + 2])) / _TICKS for first in (11, 13))
+            found.append((member, fields[19], own, ended))
+    return found
 
 
 def kill_tree(pid: int, started_at: str, *, timeout: float = 5.0) -> bool:
