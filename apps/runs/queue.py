@@ -13,7 +13,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -35,7 +35,11 @@ def enqueue(run_id: uuid.UUID) -> None:
     The queue in the database takes it in the same commit. Any other is told after it, and may be down then.
     """
     if settings.REDIS_URL:
-        transaction.on_commit(partial(_push_or_leave, run_id), robust=True)
+
+        def push() -> None:  # a function with a name: Django asks for it when it has failed, and a partial has none
+            _push_or_leave(run_id)
+
+        transaction.on_commit(push, robust=True)
         return
     with transaction.atomic():
         _push(run_id)

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -247,8 +246,17 @@ def _end(where: str, subject: Sequence[UUID], reason: str, now: datetime | None)
     values = [now or timezone.now(), reason[:64], *subject]
     ended = [driver.as_uuid(key) for (key,) in driver.every(_ENDING.format(where=where), values)]
     for session_id in ended:
-        transaction.on_commit(partial(closing.finish, session_id), robust=True)
+        _finish_when_committed(session_id)
     return ended
+
+
+def _finish_when_committed(session_id: UUID) -> None:
+    """What fails there is tried again by `closing.finish_ended`."""
+
+    def finish() -> None:  # a function with a name: Django asks for it when it has failed, and a partial has none
+        closing.finish(session_id)
+
+    transaction.on_commit(finish, robust=True)
 
 
 _ENDING = (

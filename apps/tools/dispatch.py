@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from apps.tools import diagnostics, identity, receipts, wire
+from apps.tools import catalogue, diagnostics, identity, receipts, wire
 from apps.tools.desk import Answer, Desk
 from apps.tools.diagnostics import Sides
 from apps.tools.envelope import Call, Envelope, failure
@@ -30,7 +30,7 @@ def call(given: Call, desk: Desk) -> Envelope:
     try:
         return _Service(given, desk).serve()
     except DatabaseError:
-        logger.exception("The platform's database failed during a call of %s", given.tool)
+        logger.exception("The platform's database failed during a call of %s", _shown(given.tool))
         connection.close()
         return failure(Code.UNAVAILABLE, "The platform's database did not answer.", _READ_RECEIPT)
 
@@ -41,7 +41,7 @@ class _Service:
     def __init__(self, given: Call, desk: Desk) -> None:
         self.given = given
         self.desk = desk
-        self.tool = wire.printable(given.tool)[:64]
+        self.tool = _shown(given.tool)
         self.started_us = time.time_ns() // 1000
         self.clock = time.perf_counter_ns()
         self.digest = ""
@@ -177,7 +177,7 @@ class _Service:
         self.outcome = str(State.REFUSED)
         sides = _sides(self.given, self.desk.listener, rejected)
         if code in OWNERSHIP:
-            diagnostics.record(self.given.tool, code, sides)
+            diagnostics.record(self.tool, code, sides)
         owner = caller.session if caller is not None else None
         if self.desk.listener is not None:
             owner = identity.find(self.desk.listener)
@@ -185,8 +185,8 @@ class _Service:
             self._write(owner, owner.parent_id or owner.id)
         return failure(
             code,
-            _foreign(self.given.tool) if code in OWNERSHIP else _MESSAGES[code].format(tool=self.given.tool),
-            _HINTS.get(code, ""),
+            _foreign(self.tool) if code in OWNERSHIP else _MESSAGES[code].format(tool=self.tool),
+            _HINTS.get(code, "").format(tools=", ".join(catalogue.names())),
             session=str(caller.session.id) if caller else "",
             authority=str(sides.authority.id) if sides.authority else "",
         )
@@ -245,6 +245,11 @@ def _meant(given: Call, listener: UUID | None, caller: Caller | None) -> Session
     return None
 
 
+def _shown(tool: str) -> str:
+    """A tool's name in rows, logs and answers."""
+    return tool if catalogue.known(tool) else wire.unknown_name(tool)
+
+
 def _foreign(tool: str) -> str:
     return f"{tool} caller does not own this tool session"
 
@@ -253,12 +258,12 @@ _READ_RECEIPT = "Of a mutation, read_receipt(call_id) tells what became of it; i
 _NOT_STORED = "This call was made before and its answer is not stored. It was not sent again."
 _PASSING = frozenset({Code.BUSY, Code.UNAVAILABLE})
 _MESSAGES = {
-    Code.TOOL_NOT_FOUND: "There is no tool named {tool}. Nothing was done.",
+    Code.TOOL_NOT_FOUND: "There is no tool of the name that was asked for ({tool}). Nothing was done.",
     Code.TOOL_NOT_GRANTED: "{tool} is not granted to this session. Nothing was done.",
     Code.TOOL_RATE: "The limit of tool calls of this session is reached. Nothing was done.",
 }
 _HINTS = {
-    Code.TOOL_NOT_FOUND: "The step's `tools` names what it has.",
+    Code.TOOL_NOT_FOUND: "The step's `tools` names what it has. The tools are: {tools}.",
     Code.TOOL_NOT_GRANTED: "Name it in the step's `tools`, and give `access.db` what it needs: read or read-write.",
     Code.TOOL_RATE: "Raise limits.tool_calls, or take more rows in each call.",
 }

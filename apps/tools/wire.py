@@ -70,6 +70,11 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() and character != '"' else "?" for character in text)
 
 
+def unknown_name(text: str) -> str:
+    """What stands for a name that is none of ours: it may be anything, a secret among them, and is kept nowhere."""
+    return f"unknown-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):

@@ -6,13 +6,17 @@ import json
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.db import transaction
 from django_q.conf import Conf
 from django_q.core_signing import dumps
 from django_q.models import OrmQ
 from django_q.signing import BadSignature, SignedPackage
 
+
+from apps.accounts.models import Team
 from apps.runs import queue, tasks
 from apps.runs.models import Run
 from apps.runs.supervisor import sweeper
@@ -117,3 +121,13 @@ def test_a_run_that_the_queue_never_got_is_queued_by_the_sweeper(workflow: Workf
 def test_messages_are_json_and_nothing_secret() -> None:
     text = queue.Messages.dumps({"task": "advance_run", "run": "x", "at": "y"})
     assert json.loads(text) == {"task": "advance_run", "run": "x", "at": "y"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_fails_after_the_commit_takes_nothing_from_it(settings: Any) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    with transaction.atomic():
+        queue.enqueue("no run at all")  # type: ignore[arg-type]  # it fails once the message is sent
+        Team.objects.create(slug="kept", name="Kept")
+    assert Team.objects.filter(slug="kept").exists()
+    assert OrmQ.objects.exists()

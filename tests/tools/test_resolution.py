@@ -12,6 +12,7 @@ from apps.accounts import actions as people
 from apps.accounts.roles import Role
 from apps.tools import actions, diagnostics
 from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
+from apps.workflows.places import places_of
 from tests.tools import world
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
@@ -278,3 +279,26 @@ def test_a_session_that_was_rolled_back_was_never_there(workflow):
         transaction.set_rollback(True)
     with connected(world.open_step(world.open_run(workflow)), opened.token) as client:
         assert code_of(client.query("SELECT 1")) == "session_unknown"
+
+
+@pytest.mark.parametrize("name", ["ghp_5ecretW0rdThatNobodyMaySee", "two\nlines \u202egnol", "x" * 5000])
+def test_a_name_that_is_no_tools_is_neither_stored_nor_answered(workflow, name, caplog):
+    step = world.open_step(world.open_run(workflow))
+    with world.listening(step) as (_, path):
+        client = world.Client(path, step.token)
+        answer = client.call(name)
+        stranger = world.Client(path, "pst_forged")
+        foreign = stranger.call(name)
+        client.close()
+        stranger.close()
+    world.end(step.session)
+    stored = set(ToolCall.objects.values_list("tool", flat=True))
+    (shown,) = stored
+    assert shown.startswith("unknown-") and len(shown) == 20
+    assert shown in answer["error"]["message"]
+    assert "query_workflow_db" in answer["error"]["hint"]
+    assert OwnershipDiagnostic.objects.get().tool == shown
+    journal = next((places_of(workflow).root / "journals").iterdir()).read_text()
+    for text in (str(answer), str(foreign), caplog.text, journal):
+        assert name[:20] not in text
+        assert "gnol" not in text

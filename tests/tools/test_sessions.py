@@ -8,9 +8,10 @@ import pytest
 from django.db import transaction
 
 from apps.accounts.roles import Role
-from apps.tools import actions, catalogue
+from apps.tools import actions, catalogue, closing
 from apps.tools.errors import Code, SessionRefused
-from apps.tools.models import ToolSession
+from apps.tools.models import LedgerSeal, ToolSession
+from apps.workflows.places import places_of
 from engine.document import release
 from engine.ids import uuid7
 from tests.tools import world
@@ -150,6 +151,18 @@ def test_an_end_is_final_and_told_once():
     assert not world.end(session, "second")
     session.refresh_from_db()
     assert session.end_reason == "first"
+
+
+def test_an_end_whose_finishing_fails_has_ended_and_is_finished_later():
+    session = world.open_client(world.make_workflow(migration="")).session
+    journals = places_of(session.workflow).root / "journals"
+    journals.parent.mkdir(parents=True, exist_ok=True)
+    journals.write_text("no folder")
+    assert world.end(session)
+    assert not LedgerSeal.objects.exists()
+    journals.unlink()
+    assert closing.finish_ended() == 1
+    assert LedgerSeal.objects.get().session_id == session.pk
 
 
 def test_a_run_session_is_suspended_and_resumed_and_each_change_raises_its_epoch():
