@@ -66,6 +66,45 @@ def test_a_file_cannot_grow_beyond_its_limit(shared_bench: Bench) -> None:
 
 
 @pytest.mark.sandbox
+def test_there_is_no_memory_outside_of_every_process(shared_bench: Bench) -> None:
+    script = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+got = [libc.shmget(0, 1 << 20, 0o1600), libc.msgget(0, 0o1600)]
+try:
+    got.append(os.memfd_create("m"))
+except OSError:
+    got.append(-1)
+print(got)
+"""
+    assert shared_bench.run(script).stdout == "[-1, -1, -1]\n"
+
+
+@pytest.mark.sandbox
+def test_what_python_shares_between_processes_still_works(shared_bench: Bench) -> None:
+    script = """
+import ctypes, mmap, multiprocessing
+from multiprocessing.shared_memory import SharedMemory
+def work(name, queue):
+    mine = SharedMemory(name=name)
+    mine.buf[0] = 7
+    queue.put("done")
+block, queue = SharedMemory(create=True, size=1 << 16), multiprocessing.Queue()
+child = multiprocessing.Process(target=work, args=(block.name, queue))
+child.start()
+print(queue.get(timeout=10), end=" ")
+child.join()
+mapped = mmap.mmap(-1, 1 << 16)
+called = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda n: n + 1)
+print(block.buf[0], multiprocessing.Array("i", 3)[0], len(mapped), called(4))
+block.close()
+block.unlink()
+"""
+    ended = shared_bench.run(script)
+    assert ended.stdout == "done 7 0 65536 5\n", ended.stderr
+
+
+@pytest.mark.sandbox
 @pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
 def test_temporary_space_is_bounded(shared_bench: Bench, folder: str) -> None:
     script = f"open('{folder}/large', 'wb').write(b'0' * 5_000_000)"

@@ -255,7 +255,7 @@ def test_the_record_can_be_stored_and_names_no_value(bench: Bench, listening: Pa
     with build(declared, host) as built:
         record = json.loads(json.dumps(built.record()))
     assert record["declared"]["secrets"] == ["GITHUB_TOKEN"]
-    assert record["seccomp"]["profile"] == "pulse-1"
+    assert record["seccomp"]["profile"] == "pulse-2"
     assert record["runner"] == {"uid": bench.runner.uid, "gid": bench.runner.gid, "dropped": True}
     by_dest = {mount["dest"]: mount for mount in record["mounts"]}
     status = (bench.workflow.code / "gate").stat()

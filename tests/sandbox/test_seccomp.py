@@ -49,7 +49,7 @@ TABLE = """
     io_uring_setup io_uring_enter io_uring_register init_module finit_module delete_module kexec_load kexec_file_load
     open_by_handle_at name_to_handle_at swapon swapoff reboot acct quotactl syslog uselib personality modify_ldt iopl
     ioperm vhangup settimeofday clock_settime adjtimex fanotify_init lookup_dcookie nfsservctl vmsplice move_pages mbind
-    set_mempolicy get_mempolicy migrate_pages
+    set_mempolicy get_mempolicy migrate_pages shmget msgget
 """
 REFUSED = tuple(TABLE.split())
 
@@ -75,8 +75,9 @@ def test_every_call_on_the_list_is_refused() -> None:
     assert dict(zip(names, answers([(name, BAD) for name in names]), strict=True)) == dict.fromkeys(names, errno.EPERM)
 
 
-def test_calls_with_flags_behind_a_pointer_are_said_to_be_unknown() -> None:
-    assert answers([(name, BAD) for name in ("clone3", "openat2")]) == [errno.ENOSYS] * 2
+def test_calls_with_flags_behind_a_pointer_and_files_of_memory_are_said_to_be_unknown() -> None:
+    names = ("clone3", "openat2", "memfd_create", "memfd_secret")
+    assert answers([(name, BAD) for name in names]) == [errno.ENOSYS] * len(names)
 
 
 def test_cloning_into_a_new_namespace_is_refused() -> None:

@@ -15,7 +15,7 @@ from functools import cache
 from engine.sandbox.errors import Reason, SandboxRefused
 from engine.sandbox.syscalls import AUDIT_ARCH, NUMBERS
 
-PROFILE = "pulse-1"
+PROFILE = "pulse-2"
 
 DENIED = (
     # other processes, keys
@@ -32,9 +32,13 @@ DENIED = (
     *("modify_ldt", "iopl", "ioperm", "vhangup", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
     *("lookup_dcookie", "nfsservctl", "_sysctl", "vmsplice"),
     *("move_pages", "mbind", "set_mempolicy", "get_mempolicy", "migrate_pages", "set_mempolicy_home_node"),
+    # memory that belongs to no process, so that no limit of one bounds it: System V segments and queues
+    *("shmget", "msgget"),
 )
-UNKNOWN = ("clone3", "openat2")
-"""Their flags lie behind a pointer, where a filter cannot look; libc falls back when the kernel says ENOSYS."""
+UNKNOWN = ("clone3", "openat2", "memfd_create", "memfd_secret")
+"""Said not to be there, ENOSYS, so that libraries fall back. Of the first two the flags lie behind a pointer, where a
+filter cannot look. The files of the others are memory that belongs to no process; /dev/shm does the same and is sized.
+"""
 
 FAMILIES = (1, 2, 10)  # UNIX, INET, INET6
 NEW_NAMESPACES = 0x7E020000
