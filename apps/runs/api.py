@@ -201,29 +201,29 @@ def get_contract(request: HttpRequest, run_id: uuid.UUID, step: str, attempt: in
 
 @router.post("/runs/{run_id}/cancel", response={202: Accepted, **REFUSED}, summary="Cancel a run")
 def cancel_run(request: HttpRequest, run_id: uuid.UUID) -> Status[Accepted]:
-    run = _run(request, run_id, Permission.RUN)
     caller = require(request, Permission.RUN)
+    run = access.run_in(caller.team, run_id)
     return Status(202, _accepted(request, actions.cancel_run(run, by=caller.user.get_username())))
 
 
 @router.post("/runs/{run_id}/rerun", response={202: Accepted, **REFUSED, 410: Problem}, summary="Run it again")
 def rerun(request: HttpRequest, run_id: uuid.UUID, body: RerunIn) -> Status[Accepted]:
-    run = _run(request, run_id, Permission.RUN)
     caller = require(request, Permission.RUN)
+    run = access.run_in(caller.team, run_id)
     made = actions.rerun(run, by=caller.user, from_step=body.from_step, only_failed=body.only_failed)
     return Status(202, _accepted(request, made))
 
 
 @router.post("/runs/{run_id}/settle", response={202: Accepted, **REFUSED}, summary="Decide on a step of unknown end")
 def settle(request: HttpRequest, run_id: uuid.UUID, body: SettleIn) -> Status[Accepted]:
-    run = _run(request, run_id, Permission.RUN)
     caller = require(request, Permission.RUN)
+    run = access.run_in(caller.team, run_id)
     settled = actions.settle_attention(run, by=caller.user, choice=body.choice, step_id=body.step_id)
     return Status(202, _accepted(request, settled))
 
 
-def _run(request: HttpRequest, run_id: uuid.UUID, permission: Permission = Permission.READ) -> Run:
-    return access.run_in(require(request, permission).team, run_id)
+def _run(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    return access.run_in(require(request, Permission.READ).team, run_id)
 
 
 def _attempt(run: Run, step: str, number: int) -> Any:

@@ -21,7 +21,8 @@ logger = logging.getLogger(__name__)
 
 def sweep() -> int:
     """One round; how many runs were queued by it. Safe to do twice, also at once: a second message does nothing."""
-    return _queue_again() + _wake_due() + _wake_slots() + _settle_cancelled()
+    _settle_cancelled()
+    return _queue_again() + _wake_due() + _wake_slots()
 
 
 def report_old() -> list[uuid.UUID]:
@@ -61,7 +62,7 @@ def _wake_slots() -> int:
     return sum(slots.wake(workflow_id) for workflow_id in waiting)
 
 
-def _settle_cancelled() -> int:
+def _settle_cancelled() -> None:
     """Runs that were to be cancelled while nobody held them and whose processes are known to be gone."""
     left = Run.objects.exclude(cancel_requested_at=None).filter(
         status__in=[RunStatus.QUEUED, RunStatus.WAITING, RunStatus.NEEDS_ATTENTION], may_still_run=False
@@ -69,4 +70,3 @@ def _settle_cancelled() -> int:
     for run in left.select_related("workflow")[:BATCH]:
         reason = f"Cancelled by {run.cancel_requested_by}."
         endings.finish(run, RunStatus.CANCELLED, reason=reason, reason_code="cancelled")
-    return 0
