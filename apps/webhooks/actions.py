@@ -44,11 +44,12 @@ def make_trigger(
     by: User,
     secret: str = "",
     new: bool = False,
+    proven: bool = True,
 ) -> Made:
     """Register the trigger of that name, or bring it up to the document. Doing it again changes nothing.
 
     An existing one keeps its address and its credentials; with `new` it is refused instead. `secret` is the
-    sender's own, when it is not ours to make.
+    sender's own, when it is not ours to make. One that is not `proven` has no secret yet, and lets nothing in.
     """
     wanted = _checked(document)
     saved = wanted.model_dump(mode="json", exclude_unset=True)
@@ -56,7 +57,7 @@ def make_trigger(
         Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
         trigger = Trigger.objects.filter(workflow=workflow, name=wanted.name).first()
         if trigger is None:
-            return _register(workflow, wanted, saved, by=by, secret=secret)
+            return _register(workflow, wanted, saved, by=by, secret=secret if proven else None)
         if new:
             raise TriggerRefused(
                 f"There is a trigger {wanted.name!r} already. Nothing was saved. Take another name.",
@@ -78,9 +79,19 @@ def make_trigger(
 
 
 def rotate(trigger: Trigger, *, by: User, secret: str = "") -> Made:
-    """A new secret or token beside the newest old one: both are live until the next rotation or `drop_old`."""
+    """A new secret or token beside the old one: both are live until `drop_old`. A third is refused.
+
+    So a page that is sent twice never ends the secret that its sender has just been given.
+    """
     with transaction.atomic():
         trigger = _locked(trigger)
+        if len(trigger.token_sha256) + len(credentials_of(trigger).secrets) >= LIVE_AT_ONCE:
+            raise TriggerRefused(
+                f"{trigger.name} has {LIVE_AT_ONCE} live secrets already. No new one was made. Give the newer one to"
+                " its sender, then drop the older one.",
+                code="two_secrets_live",
+                status=409,
+            )
         made = _prove(trigger, secret)
         trigger.save(update_fields=["credentials", "credentials_key_id", "token_sha256"])
         _audit("trigger.rotated", trigger, by)
@@ -168,7 +179,7 @@ def _checked(document: TriggerDocument | Mapping[str, JsonValue]) -> TriggerDocu
 
 
 def _register(
-    workflow: Workflow, wanted: TriggerDocument, saved: dict[str, JsonValue], *, by: User, secret: str
+    workflow: Workflow, wanted: TriggerDocument, saved: dict[str, JsonValue], *, by: User, secret: str | None
 ) -> Made:
     trigger = Trigger(
         workflow=workflow,
@@ -179,7 +190,7 @@ def _register(
         enabled=wanted.enabled,
         definition=saved,
     )
-    made = _prove(trigger, secret)
+    made = Made(trigger) if secret is None else _prove(trigger, secret)
     trigger.save(force_insert=True)
     audit.record("trigger.made", trigger, team=workflow.team, by=by, data={"name": trigger.name, "kind": trigger.kind})
     return made

@@ -22,6 +22,7 @@ from apps.accounts import actions as accounts
 from apps.accounts.models import Audit, Team, User
 from apps.runs import outputs
 from apps.runs.models import Attempt, Run, RunEvent, StepRun
+from apps.webhooks import actions
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.kinds import github
 from apps.webhooks.models import Delivery, Trigger
@@ -66,6 +67,10 @@ def prepare(by: User) -> Trigger:
     for slug in WORKFLOWS:
         if not Workflow.objects.filter(team=team, slug=slug).exists():
             workflows.import_workflow(team, by, examples() / slug)
+    hooks = Trigger.objects.filter(workflow__team=team, workflow__slug=WORKFLOWS[0], name=TRIGGER, enabled=True)
+    for hook in hooks.select_related("workflow"):
+        if not credentials_of(hook).secrets:
+            actions.rotate(hook, by=by)
     return trigger()
 
 

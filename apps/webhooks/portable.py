@@ -14,9 +14,12 @@ SECTION = "triggers"
 
 
 def load(workflow: Workflow, document: WorkflowDocument, by: User) -> None:
-    """Register what the document has; a trigger that it no longer has is switched off and keeps its address."""
+    """Register what the document has; a trigger that it no longer has is switched off and keeps its address.
+
+    A new one gets no secret here, since nobody would be shown it: its page makes one.
+    """
     for trigger in document.triggers:
-        actions.make_trigger(workflow=workflow, document=trigger, by=by)
+        actions.make_trigger(workflow=workflow, document=trigger, by=by, proven=False)
     named = [trigger.name for trigger in document.triggers]
     for left in Trigger.objects.filter(workflow=workflow, enabled=True).exclude(name__in=named):
         actions.set_enabled(left, enabled=False, by=by)

@@ -9,6 +9,7 @@ import pytest
 
 from apps.runs.models import Run
 from apps.webhooks import actions
+from apps.webhooks.errors import TriggerRefused
 from apps.webhooks.kinds import bearer, github
 from apps.webhooks.kinds.shape import Credentials
 from apps.webhooks.models import Delivery, Trigger
@@ -90,11 +91,15 @@ def test_two_secrets_are_live_while_one_is_replaced():
     assert sender.post(signature=signature(payload(), "the next secret")).status_code == 202
 
 
-def test_a_third_secret_ends_the_first():
+def test_a_third_secret_is_refused_and_ends_neither_of_the_two():
     sender = make_hook()
-    for secret in ("the second secret", "the third secret"):
-        actions.rotate(sender.trigger, by=sender.trigger.workflow.owner, secret=secret)
-    assert sender.post().status_code == 401
+    owner = sender.trigger.workflow.owner
+    actions.rotate(sender.trigger, by=owner, secret="the second secret")
+    with pytest.raises(TriggerRefused, match="has 2 live secrets already"):
+        actions.rotate(sender.trigger, by=owner, secret="the third secret")
+    for secret, status in ((SECRET, 202), ("the second secret", 202), ("the third secret", 401)):
+        body = payload()
+        assert sender.post(body, signature=signature(body, secret)).status_code == status
 
 
 def test_neither_answer_nor_row_nor_log_has_the_digest_that_was_expected(caplog):

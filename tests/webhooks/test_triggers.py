@@ -144,3 +144,11 @@ def test_a_trigger_of_another_team_is_not_there(cast, workflow):
     assert access.trigger_for(cast.viewer, trigger.pk) == trigger
     with pytest.raises(Http404):
         access.trigger_for(cast.outsider, trigger.pk)
+
+
+def test_an_imported_trigger_has_no_secret_until_its_page_makes_one(cast, tmp_path):
+    raw = document(triggers=[{"kind": "bearer", "name": "in"}, {"kind": "github", "name": "pulls"}])
+    workflow = import_workflow(cast.team, cast.owner, write_folder(tmp_path, raw, default_files(raw)))
+    for trigger in Trigger.objects.filter(workflow=workflow):
+        assert (trigger.token_sha256, trigger.credentials) == ([], None)
+        assert actions.rotate(trigger, by=cast.owner).secret
