@@ -56,7 +56,8 @@ class Listening:
 
     def __exit__(self, *_: object) -> None:
         self._until_started.close()
-        self.close_tools()
+        if self._endpoint is not None:
+            self._endpoint.close()
 
     def arm(self, socket: Path) -> None:
         if self.row.session_id is None:
@@ -66,8 +67,9 @@ class Listening:
         self._endpoint.arm(socket)
 
     def close_tools(self) -> None:
+        """At once, so that the processes are ended next; what was in flight is waited for at the end of all."""
         if self._endpoint is not None:
-            self._endpoint.close()
+            self._endpoint.shut()
 
     def started(self, pid: int, pid_started: str) -> None:
         """The code is let go only after this is committed: without a pid in its row an attempt never ran."""

@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +64,7 @@ class ToolEndpoint:
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(IN_FLIGHT)
         self._connections: dict[socket.socket, threading.Thread] = {}
+        self._databases: set[Databases] = set()
         self._listener: socket.socket | None = None
         self._path: Path | None = None
         self._thread: threading.Thread | None = None
@@ -83,13 +85,13 @@ class ToolEndpoint:
         self._thread = threading.Thread(target=self._accept, name=f"tools-{self.session_id}", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
-        """Refuse from now on, end every connection, import what was answered. Safe to repeat."""
+    def shut(self) -> None:
+        """Refuse from now on and end every connection and statement. Waits for nothing. Safe to repeat."""
         with self._lock:
-            if self.state in (State.NEW, State.CLOSING, State.CLOSED):
+            if self.state not in (State.ARMED, State.OPEN):
                 return
             self.state = State.CLOSING
-            serving = dict(self._connections)
+            serving = list(self._connections)
         self._journal.stop()
         for each in serving:
             _end(each)
@@ -98,9 +100,20 @@ class ToolEndpoint:
             self._listener.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-        for thread in [self._thread, *serving.values()]:
+        for databases in list(self._databases):
+            databases.end()
+
+    def close(self) -> None:
+        """`shut`, then wait a moment for all threads together and import what was answered. Safe to repeat."""
+        self.shut()
+        if self.state is not State.CLOSING:
+            return
+        deadline = time.monotonic() + JOIN_S
+        with self._lock:
+            serving = list(self._connections.values())
+        for thread in [self._thread, *serving]:
             if thread is not None:
-                thread.join(JOIN_S)
+                thread.join(max(0.0, deadline - time.monotonic()))
         self._importing.run()
         self._journal.close()
         self.state = State.CLOSED
@@ -173,6 +186,7 @@ class ToolEndpoint:
 
     def _serve(self, accepted: socket.socket) -> None:
         databases = Databases()
+        self._databases.add(databases)
         try:
             Conversation(accepted, self, ListenerDesk(self._shared, databases)).run()
         except OSError:
@@ -183,6 +197,7 @@ class ToolEndpoint:
             with self._lock:
                 self._connections.pop(accepted, None)
             accepted.close()
+            self._databases.discard(databases)
             databases.close()
             connections.close_all()
 

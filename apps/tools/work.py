@@ -24,13 +24,22 @@ class Databases:
 
     def __init__(self) -> None:
         self._open: dict[UUID, Database] = {}
+        self._ended = False
 
     def of(self, team_id: UUID, workflow_id: UUID) -> Database:
         database = self._open.get(workflow_id)
         if database is None:
             places = data_places().workflow(str(team_id), str(workflow_id))
             database = self._open[workflow_id] = Database(places.database)
+            if self._ended:
+                database.end()
         return database
+
+    def end(self) -> None:
+        """From any thread: what runs on them is ended, and nothing begins on them from here on."""
+        self._ended = True
+        for database in list(self._open.values()):
+            database.end()
 
     def close(self) -> None:
         for database in self._open.values():

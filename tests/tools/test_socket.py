@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from apps.tools import endpoint, ledger
+from apps.tools import endpoint, ledger, receipts
 from apps.tools.endpoint import State, ToolEndpoint
 from apps.tools.errors import SessionRefused
-from apps.tools.models import ToolCall
+from apps.tools.models import Receipt, ToolCall
 from engine.ids import uuid7
 from tests.tools import world
 
@@ -225,6 +225,36 @@ def test_closing_ends_every_open_connection_and_takes_no_new_one(step):
         with pytest.raises((ConnectionError, FileNotFoundError)):
             world.Client(folder / "tools.sock", step.token)
     assert ToolCall.objects.count() == 5
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+
+
+@pytest.mark.parametrize(
+    ("tool", "sql"),
+    [
+        ("query_workflow_db", f"{ENDLESS} SELECT count(*) FROM n"),
+        ("mutate_workflow_db", f"{ENDLESS} INSERT INTO notes (who) SELECT count(*) FROM n"),
+    ],
+)
+def test_closing_ends_what_is_in_flight_and_waits_once_for_all_of_it(step, tool, sql):
+    with world.sockets() as folder:
+        tools = ToolEndpoint(step.session.pk)
+        tools.arm(folder / "tools.sock")
+        clients = [world.Client(folder / "tools.sock", step.token) for _ in range(endpoint.IN_FLIGHT)]
+        for client in clients:
+            client.send_call(tool, {"sql": sql})
+        time.sleep(0.5)
+        before = time.monotonic()
+        tools.shut()
+        assert time.monotonic() - before < 1.0
+        for client in clients:
+            with pytest.raises(ConnectionError):
+                client.receive()
+        tools.close()
+        assert time.monotonic() - before < 8.0  # one after another, each would have had a second for itself
+    assert receipts.settle(step.session.attempt_id) == []
+    assert set(Receipt.objects.values_list("state", flat=True)) <= {Receipt.State.NOT_SENT}
 
 
 def test_closing_leaves_no_thread_and_no_descriptor(step):

@@ -50,6 +50,7 @@ class Connection:
         self._guard = Guard()
         self._regexp = Regexp(lambda: self._deadline)
         self._deadline = float("inf")
+        self._ended = False
         self.timed_out = False
         suffix = "?mode=ro" if mode is Mode.READ else "?mode=rw"
         self.raw = sqlite3.connect(
@@ -72,8 +73,14 @@ class Connection:
         raw.set_authorizer(self._guard)
         raw.set_progress_handler(self._too_late, PROGRESS_OPS)
 
+    def end(self) -> None:
+        """From any thread: the caller's statement that runs is ended, and none begins from here on."""
+        self._ended = True
+        with suppress(sqlite3.Error):  # it was closed just now
+            self.raw.interrupt()
+
     def _too_late(self) -> int:
-        if time.monotonic() < self._deadline:
+        if time.monotonic() < self._deadline and not self._ended:
             return 0
         self.timed_out = True
         return 1
@@ -83,6 +90,8 @@ class Connection:
         """Statements of a caller: guarded, bounded in time, errors as ToolFailure with the likely fix."""
         self._guard.mode, self._guard.why, self._regexp.problem = self._caller_mode, "", ""
         self._deadline, self.timed_out = time.monotonic() + seconds, False
+        if self._ended:
+            raise _tools_closed()
         try:
             yield self.raw
         except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
@@ -113,6 +122,8 @@ class Connection:
             raise
 
     def _failure(self, error: Exception) -> ToolFailure:
+        if self._ended:
+            return _tools_closed()
         if self.timed_out or time.monotonic() > self._deadline:
             return ToolFailure(
                 Code.LIMIT_EXCEEDED,
@@ -145,12 +156,15 @@ class Database:
         self.path = path
         self._reader: Connection | None = None
         self._writer: Connection | None = None
+        self._ended = False
 
     @property
     def reader(self) -> Connection:
         if self._reader is None:
             make(self.path)
             self._reader = Connection(self.path, mode=Mode.READ)
+            if self._ended:
+                self._reader.end()
         return self._reader
 
     @property
@@ -158,7 +172,16 @@ class Database:
         if self._writer is None:
             make(self.path)
             self._writer = Connection(self.path, mode=Mode.WRITE)
+            if self._ended:
+                self._writer.end()
         return self._writer
+
+    def end(self) -> None:
+        """From any thread: see `Connection.end`."""
+        self._ended = True
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.end()
 
     def close(self) -> None:
         for connection in (self._reader, self._writer):
@@ -241,6 +264,10 @@ def _keep(path: Path, raw: sqlite3.Connection) -> None:
         elif kept is not None:
             _inherited.append(kept)  # a forked child leaves its parent's open
     _kept[path] = _Kept(path.stat().st_ino, os.getpid(), raw)
+
+
+def _tools_closed() -> ToolFailure:
+    return ToolFailure(Code.UNAVAILABLE, "The tools of this attempt were closed. Nothing was changed.")
 
 
 def _is_denial(error: Exception) -> bool:
