@@ -20,7 +20,7 @@ from django.conf import settings
 
 from apps.accounts import actions as accounts
 from apps.accounts.models import Audit, Team, User
-from apps.runs import outputs
+from apps.runs import outputs, reading
 from apps.runs.models import Attempt, Run, RunEvent, StepRun
 from apps.webhooks import actions
 from apps.webhooks.judging import credentials_of
@@ -36,6 +36,7 @@ WORKFLOWS = ("pr-review", "market-checks", "noisy")
 TRIGGER = "pull-requests"
 BODY = "payloads/github__pull_request_opened.json"
 LARGEST_REPORT = 64 * 1024
+PATIENCE_S = 8.0  # so long a run may be queued before somebody is told that nobody takes it
 POLL_S = 0.1
 
 Say = Callable[[str], None]
@@ -120,9 +121,12 @@ def send(to: Trigger, *, base_url: str = "", within_s: float = 30) -> Sent:
     return Sent(status, uuid.UUID(str(answer["run_id"])))
 
 
-def follow(run_id: uuid.UUID, say: Say, *, within_s: float = 120) -> Run:
-    """Tell each event of the run as it happens, until it ends, needs a person, or the time is up; the run as it is."""
-    after, deadline = 0, time.monotonic() + within_s
+def follow(run_id: uuid.UUID, say: Say, *, within_s: float = 120, patience_s: float = PATIENCE_S) -> Run:
+    """Tell each event of the run as it happens, until it ends, needs a person, or the time is up; the run as it is.
+
+    Raises DemoFailed when for `patience_s` there is no worker to take it, or none that can confine a step.
+    """
+    after, deadline, impatient = 0, time.monotonic() + within_s, time.monotonic() + patience_s
     while True:
         run = Run.objects.select_related("workflow").get(pk=run_id)
         for event in RunEvent.objects.filter(run_id=run_id, seq__gt=after).order_by("seq"):
@@ -134,6 +138,10 @@ def follow(run_id: uuid.UUID, say: Say, *, within_s: float = 120) -> Run:
             return run
         if time.monotonic() > deadline:
             return run
+        if run.status == Run.Status.QUEUED and time.monotonic() > impatient:
+            stands = reading.why_not_running(run)
+            if stands.code in {"no_worker", "no_sandbox"}:
+                raise DemoFailed(f"{stands.text} The run stays queued. What frees it: {stands.frees}")
         time.sleep(POLL_S)
 
 

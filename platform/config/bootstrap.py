@@ -144,4 +144,7 @@ def say(message: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(refuse("stopped. Run the same command again: it goes on where it was."))

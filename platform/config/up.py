@@ -97,7 +97,7 @@ class Up:
     def _demonstrate(self, trigger: Trigger) -> None:
         try:
             self.say("Sending a real signed GitHub pull_request event to the demo workflow's hook ...")
-            run = demo.follow(demo.send(trigger).run_id, self._say_and_look)
+            run = demo.follow(demo.send(trigger).run_id, self._say_and_look, patience_s=READY_S)
             demo.tell_result(run, self.say)
         except demo.DemoFailed as wrong:
             self.say(str(wrong))

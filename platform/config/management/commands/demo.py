@@ -21,9 +21,11 @@ class Command(BaseCommand):
             trigger = demo.trigger()
             self.stdout.write(f"Sending a signed pull_request event to {trigger.workflow.slug} …")
             sent = demo.send(trigger, base_url=options["url"].rstrip("/"), within_s=2)
+            run = demo.follow(sent.run_id, self.stdout.write)
         except demo.DemoFailed as wrong:
             raise CommandError(str(wrong)) from None
-        run = demo.follow(sent.run_id, self.stdout.write)
+        except KeyboardInterrupt:
+            raise CommandError("Not followed any more; the run goes on.", returncode=130) from None
         demo.tell_result(run, self.stdout.write)
         if run.status != run.Status.SUCCEEDED:
             raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)

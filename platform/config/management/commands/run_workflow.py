@@ -40,8 +40,13 @@ class Command(BaseCommand):
         except Refused as refused:
             raise CommandError(refused.detail) from None
         self.stdout.write(f"Run {run.pk}: {settings.PULSE_BASE_URL}/runs/{run.pk}/")
-        run = demo.follow(run.pk, self.stdout.write, within_s=options["within"])
-        self.stdout.write(f"The run {run.status}. {run.reason}".strip())
+        try:
+            run = demo.follow(run.pk, self.stdout.write, within_s=options["within"])
+        except demo.DemoFailed as wrong:
+            raise CommandError(str(wrong), returncode=3) from None
+        except KeyboardInterrupt:
+            raise CommandError("Not followed any more; the run goes on.", returncode=130) from None
+        self.stdout.write(f"The run is {run.status}. {run.reason}".strip())
         if run.status != run.Status.SUCCEEDED:
             raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)
 
