@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 from django.conf import settings
+
+from engine.ids import uuid7
+
+log = logging.getLogger(__name__)
 
 _IMPORT_PAGE = re.compile(r"/t/[^/]+/workflows/import/?\Z")
 
@@ -20,10 +25,13 @@ def cap_of(path: str) -> int:
     return int(settings.PULSE_PAGE_BODY_MAX)
 
 
-def refusal(path: str) -> bytes:
-    """The body of the 413, in the API's error shape."""
-    return (
+def refusal(path: str) -> tuple[bytes, str]:
+    """The body of the 413, in the API's error shape, and its request id."""
+    request_id = str(uuid7())
+    body = (
         '{"type": "urn:pulse:too_large", "title": "Too large", "status": 413, "code": "too_large", "detail":'
         f' "The body is larger than the {cap_of(path)} bytes that this address takes. Nothing was stored.",'
-        ' "fields": [], "request_id": ""}'
-    ).encode()
+        f' "fields": [], "request_id": "{request_id}"}}'
+    )
+    log.info("A body for %r was larger than its %d bytes: 413, request id %s", path, cap_of(path), request_id)
+    return body.encode(), request_id

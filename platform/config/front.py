@@ -109,10 +109,11 @@ def _declared_fits(headers: Headers, cap: int) -> bool:
 
 
 async def _refuse(path: str, send: Send) -> None:
-    body = caps.refusal(path)
+    body, request_id = caps.refusal(path)
     headers = [
         (b"content-type", b"application/problem+json"),
         (b"content-length", str(len(body)).encode()),
+        (b"x-request-id", request_id.encode()),
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": 413, "headers": headers})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -32,10 +34,17 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[int]:
+    with serving(SERVER, tmp_path_factory.mktemp("served"), log) as number:
+        yield number
+
+
+@contextmanager
+def serving(program: str, data: Path, log: Path | None = None) -> Iterator[int]:
+    """A process of the program, which listens at the port that is given."""
+    log = log or data / "server-log"
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         number = int(probe.getsockname()[1])
-    data = tmp_path_factory.mktemp("served")
     environment = {
         "PATH": os.environ["PATH"],
         "DJANGO_SETTINGS_MODULE": "config.settings",
@@ -46,7 +55,7 @@ def port(tmp_path_factory: pytest.TempPathFactory, log: Path) -> Iterator[int]:
     }
     out = log.open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER.format(root=str(ROOT), port=number)], env=environment, stdout=out, stderr=out
+        [sys.executable, "-c", program.format(root=str(ROOT), port=number)], env=environment, stdout=out, stderr=out
     )
     try:
         wait_for(number, server, log)
@@ -135,6 +144,75 @@ def test_a_connection_that_says_nothing_is_cut(port):
 def test_a_body_that_never_comes_is_cut(port):
     answer = talk(port, b"POST /hooks/k HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nhalf", wait=20)
     assert answer.startswith(b"HTTP/1.1 408")
+
+
+def drip(port: int, head: bytes, piece: bytes) -> tuple[bytes, float]:
+    """Send a piece every moment; what was answered, and after how long."""
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.sendall(head)
+        connection.settimeout(0.1)
+        while time.monotonic() - started < 15:
+            try:
+                connection.sendall(piece)
+                return connection.recv(1000), time.monotonic() - started
+            except TimeoutError:
+                continue
+    return b"", time.monotonic() - started
+
+
+@pytest.mark.parametrize(
+    ("length", "piece"),
+    [(b"Content-Length: 50000000", b"x"), (b"Transfer-Encoding: chunked", b"1\r\nx\r\n")],
+)
+def test_a_long_body_that_drips_is_cut_whatever_length_it_promised(port, length, piece):
+    head = b"POST /api/v1/workflows/import HTTP/1.1\r\nHost: a\r\n" + length + b"\r\n\r\n"
+    answer, took = drip(port, head, piece)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert took < 10
+
+
+def test_a_form_that_cannot_be_parsed_reaches_the_product(port):
+    answer = httpx.post(
+        f"http://127.0.0.1:{port}/hooks/no-such-key",
+        content=b"no form",
+        headers={"content-type": "multipart/form-data"},
+    )
+    assert answer.headers["content-type"] == "application/problem+json"  # nobody's empty 400
+
+
+def test_a_413_has_the_shape_of_every_error_and_its_request_id(port):
+    answer = talk(port, b"POST /hooks/k HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    told = json.loads(body)
+    assert told["title"] == "Too large"
+    assert f"X-Request-Id: {told['request_id']}".encode() in head
+
+
+DEAF = """
+import asyncio, sys
+sys.path[:0] = [{root!r}, {root!r} + "/platform"]
+import django
+django.setup()
+from config import serve
+async def deaf(scope, receive, send):
+    await receive()
+    await send({{"type": "websocket.accept"}})
+    await asyncio.sleep(3600)
+serve._Server(deaf, endpoints=["tcp:{port}:interface=127.0.0.1"], signal_handlers=False).run()
+"""
+
+
+def test_a_socket_is_not_read_faster_than_the_product_takes_its_messages(tmp_path):
+    with serving(DEAF, tmp_path) as port, socket.create_connection(("127.0.0.1", port), 5) as page:
+        page.sendall(
+            b"GET /ws/live HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert page.recv(1000).startswith(b"HTTP/1.1 101")
+        frame = b"\x81\xfe\x0f\xa0" + b"\0" * 4 + b"x" * 4000
+        with pytest.raises(TimeoutError):
+            page.sendall(frame * 16_000)  # 64 MB; what buffers on the way may hold is less
 
 
 def test_a_connection_that_is_kept_serves_another_request(port):

@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import AsyncClient
 
 from apps.accounts.models import Membership, User
-from apps.runs.live import consumer
+from apps.runs.live import consumer, outbox
 from apps.runs.live.hub import HUB
 from apps.runs.models import Run
 from tests.factories import Cast
@@ -64,12 +64,21 @@ async def test_a_browser_that_signs_out_is_told_by_4401(cast: Cast) -> None:
     await page.disconnect()
 
 
-async def _knock(origin: bytes | None, cookie: str = "") -> tuple[bool, WebsocketCommunicator]:
+async def test_a_socket_at_an_unknown_address_is_closed_with_4404(transactional_db: None) -> None:
+    for path in ("/ws/nope", "/ws/live/", "/elsewhere"):
+        connected, socket = await _knock(settings.PULSE_BASE_URL.encode(), path=path)
+        assert connected
+        closing = await socket.receive_output(10)
+        assert (closing["type"], closing["code"]) == ("websocket.close", 4404)
+        await socket.disconnect()
+
+
+async def _knock(origin: bytes | None, cookie: str = "", path: str = "/ws/live") -> tuple[bool, WebsocketCommunicator]:
     from config.asgi import application
 
     headers = [(b"host", b"127.0.0.1:8000"), (b"cookie", cookie.encode())]
     headers += [(b"origin", origin)] if origin is not None else []
-    socket = WebsocketCommunicator(application, "/ws/live", headers)
+    socket = WebsocketCommunicator(application, path, headers)
     connected, _ = await socket.connect(10)
     return connected, socket
 
@@ -139,6 +148,36 @@ async def test_what_no_page_of_ours_sends_closes_the_socket(cast: Cast, open_pag
     page = await open_page(cast.viewer)
     await page.socket.send_to(text_data=text)
     assert await page.closed_with() == consumer.TOO_MUCH
+
+
+async def test_a_page_that_asks_without_pause_is_let_go(cast: Cast, open_page: Any) -> None:
+    page = await open_page(cast.viewer)
+    for _ in range(3 * int(consumer.BURST)):
+        await page.say(type="unsubscribe", topic="x")
+    assert await page.closed_with() == consumer.TOO_MUCH
+
+
+async def test_a_page_that_acknowledges_nothing_new_without_pause_is_let_go(cast: Cast, open_page: Any) -> None:
+    page = await open_page(cast.viewer)
+    for _ in range(3 * int(consumer.BURST)):
+        await page.say(type="ack", n=0)
+    assert await page.closed_with() == consumer.TOO_MUCH
+
+
+async def test_refusals_that_a_page_does_not_take_close_the_socket(
+    cast: Cast, open_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "WINDOW", 0)  # as when the page acknowledges nothing
+    page = await open_page(cast.viewer)
+    for _ in range(consumer.REFUSALS + 1):
+        await page.subscribe("x" * 4000)
+    assert await page.closed_with() == consumer.TOO_MUCH
+
+
+async def test_of_a_name_that_is_no_topic_little_is_said_again(cast: Cast, open_page: Any) -> None:
+    page = await open_page(cast.viewer)
+    await page.subscribe("x" * 4000)
+    assert (await page.next())["topic"] == "x" * 200
 
 
 async def test_a_socket_watches_a_bounded_number_of_topics(cast: Cast, run: Run, open_page: Any) -> None:

@@ -31,6 +31,9 @@ SILENT_S = 35.0  # a page that answered no ping for so long is gone
 RECHECK_S = 30.0  # session, membership and access are looked at again
 TOPICS = 12
 MESSAGE_CHARS = 4_096
+MESSAGES_S = 50.0  # sustained; acknowledgements of what was sent are bounded by that and not counted
+BURST = 100.0
+REFUSALS = 50  # that wait for a page, which so many times asked for what there is not
 
 # Channels' own helper shares one thread among all consumers; a slow query of one page would hold up every other.
 READER_THREADS = 4
@@ -48,6 +51,23 @@ class Watch:
     missed: bool = False  # something was offered while the rows were read
 
 
+class Allowance:
+    """So many a second, and at first, or after a pause, a burst."""
+
+    def __init__(self, each_second: float, burst: float) -> None:
+        self._each_second, self._burst = each_second, burst
+        self._left, self._at = burst, time.monotonic()
+
+    def spend(self) -> bool:
+        now = time.monotonic()
+        self._left = min(self._burst, self._left + (now - self._at) * self._each_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
 class LiveConsumer(AsyncWebsocketConsumer):
     """Frames go out in order through one queue. A page acknowledges them, so a slow one costs bounded memory."""
 
@@ -58,6 +78,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._outbox = Outbox()
         self._wake = asyncio.Event()
         self._heard = time.monotonic()
+        self._allowance = Allowance(MESSAGES_S, BURST)
+        self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         try:
             await super().__call__(scope, receive, send)
@@ -85,19 +107,30 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._send_frames(), self._watch_over())]
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        if not self._tasks:  # refused already
+        if not self._tasks or self._closing:  # refused already
             return
         self._heard = time.monotonic()
         message = _read(text_data)
         if message is None:
             await self.close(TOO_MUCH)
-        elif message["type"] == "ack" and isinstance(message.get("n"), int):
-            self._outbox.acknowledge(message["n"])
+        elif self._acknowledges(message):
             self._wake.set()
+        elif not self._allowance.spend():
+            await self.close(TOO_MUCH)
         elif message["type"] == "subscribe":
             await self._guarded(self._subscribe(message))
         elif message["type"] == "unsubscribe":
             self._forget(str(message.get("topic")))
+
+    def _acknowledges(self, message: dict[str, Any]) -> bool:
+        count = message.get("n")
+        return message["type"] == "ack" and isinstance(count, int) and self._outbox.acknowledge(count)
+
+    async def close(self, code: int | bool | None = None, reason: str | None = None) -> None:
+        """What still waits to be read from a page that is let go is not read."""
+        self._closing = True
+        self._outbox.drop()
+        await super().close(code, reason)
 
     # --- topics
 
@@ -111,6 +144,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
             latest = await _in_thread(replay.admit, self._user, topic)
         except TopicRefused as refusal:
             self._put(frames.refused(name, str(refusal.__doc__)))
+            if self._outbox.lasting > REFUSALS:
+                await self.close(TOO_MUCH)
             return
         mark = min(after, latest)
         self._watches[name] = Watch(topic, mark, mark)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from apps.runs.models import RunEvent
 from engine.logs import Flag, Line, LogReader
 
+TOPIC_SHOWN = 200  # of a name that is no topic, which may be anything
 TEXT_SHOWN = 4_000  # characters of one log line that travel; the whole line is a download away
 
 
@@ -54,6 +55,7 @@ def stale(topic: str, names: Iterable[str]) -> Frame:
 
 
 def refused(topic: str, reason: str) -> Frame:
+    topic = topic[:TOPIC_SHOWN]
     return Frame(topic, _text("refused", topic=topic, reason=reason), lasting=True)
 
 

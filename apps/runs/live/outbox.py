@@ -21,6 +21,7 @@ class Outbox:
         self._flying: deque[int] = deque()  # sizes
         self._in_air = 0
         self._acknowledged = 0
+        self._lasting = 0
 
     @property
     def waiting(self) -> bool:
@@ -32,30 +33,43 @@ class Outbox:
         return len(self._flying) < WINDOW and self._in_air < WINDOW_CHARS
 
     @property
+    def lasting(self) -> int:
+        """How many wait that a page falling behind does not lose."""
+        return self._lasting
+
+    @property
     def overflows(self) -> bool:
         return len(self._queue) > BACKLOG or self._queued > BACKLOG_CHARS
 
     def put(self, frame: Frame) -> None:
         self._queue.append(frame)
         self._queued += len(frame.text)
+        self._lasting += frame.lasting
 
     def take(self) -> Frame:
         frame = self._queue.popleft()
         self._queued -= len(frame.text)
+        self._lasting -= frame.lasting
         self._flying.append(len(frame.text))
         self._in_air += len(frame.text)
         return frame
 
-    def acknowledge(self, count: int) -> None:
-        """The page has taken `count` frames since it came."""
+    def acknowledge(self, count: int) -> bool:
+        """The page has taken `count` frames since it came; whether that was news."""
+        before = self._acknowledged
         while self._acknowledged < count and self._flying:
             self._in_air -= self._flying.popleft()
             self._acknowledged += 1
+        return self._acknowledged > before
 
     def clear(self) -> None:
         """Drops what waits, not what is on its way. Refusals stay: nothing would tell of them again."""
         kept = [frame for frame in self._queue if frame.lasting]
-        self._queue.clear()
-        self._queued = 0
+        self.drop()
         for frame in kept:
             self.put(frame)
+
+    def drop(self) -> None:
+        """Drops all that waits: the page is let go."""
+        self._queue.clear()
+        self._queued = self._lasting = 0
