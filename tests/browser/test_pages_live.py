@@ -71,3 +71,28 @@ def test_what_the_reader_opened_stays_open_when_it_is_refreshed(served: Served, 
     expect(seen.page.locator("#run-contract")).to_have_attribute("open", "")
     expect(seen.page.locator("a[data-step=review]")).to_have_attribute("aria-current", "true")
     assert seen.complaints == []
+
+
+def test_a_list_of_runs_takes_a_new_one_by_itself(served: Served, context: BrowserContext) -> None:
+    seen = watched(context)
+    seen.page.goto(f"{served.address}/runs/")
+    expect(seen.page.locator("body")).to_have_attribute("data-live", "live", timeout=15_000)
+    made = start(context, served)
+    address = made.url.removeprefix(served.address)
+    expect(seen.page.locator(f'#rows a[href="{address}"]')).to_be_visible(timeout=20_000)
+    assert seen.complaints == []
+
+
+def test_the_log_has_the_room_until_the_drawer_is_opened(
+    served: Served, browser: Browser, signed_in: dict[str, Any]
+) -> None:
+    context = browser.new_context(storage_state=signed_in, viewport={"width": 1440, "height": 900})  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(f"{served.address}/runs/{served.demo['runs']['good']}/")
+    width = "selector => document.querySelector(selector).getBoundingClientRect().width"
+    assert page.evaluate(width, ".run-centre") > 740
+    assert page.locator(".log-bar").evaluate("bar => bar.clientHeight") < 64, "the toolbar is one row"
+    expect(page.locator("[data-log-times] span")).to_be_visible()
+    page.locator("#run-contract > summary").click()
+    assert page.evaluate(width, ".run-right") > 280
+    context.close()
