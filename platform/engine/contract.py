@@ -22,6 +22,7 @@ __all__ = ["RUN_SUPPLIED", "Ask", "Change", "Contract", "ContractRefused", "Depe
 
 VERSION = 1
 ENTRY = "main.py"
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Contract:
             "fingerprint": self.fingerprint,
             "inputs_digest": self.inputs_digest,
             "code_digest": self.code_digest,
+            "code_not_read": list(self.tree.unread[:_MOST_NAMED]),
             "attempt": {
                 "run_id": self.ask.run_id,
                 "step_run_id": self.ask.step_run_id,
@@ -152,7 +154,7 @@ def resolve(ask: Ask) -> Contract:
     packages = _dependency_environment(ask)
     env |= _paths(ask, packages)
     _check_environment(env)
-    tree = digests.code_tree(ask.workflow.code)
+    tree = _tree(ask)
     verdict = preflight.check(tree, ask.workflow.code, ask.step.id, packages, ask.host)
     findings = (*verdict.findings, *preflight.configuration(ask.step, verdict, env))
     _refuse_findings(findings)
@@ -178,6 +180,15 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     return [
         Change(path, old.get(path), new.get(path)) for path in sorted({*old, *new}) if old.get(path) != new.get(path)
     ]
+
+
+def _tree(ask: Ask) -> digests.Tree:
+    try:
+        return digests.code_tree(ask.workflow.code)
+    except FileRefused as refused:
+        raise _rejected(
+            "code_unreadable", f"The workflow's code cannot be read: {refused} Nothing was started."
+        ) from None
 
 
 def _admit(ask: Ask) -> None:

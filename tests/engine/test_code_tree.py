@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import digests
+from engine.sandbox.errors import TooLarge
 from engine.sandbox.files import Beneath
 
 
@@ -77,3 +78,36 @@ def test_files_that_did_not_change_are_not_read_again(code: Path, monkeypatch: p
     (code / "b.py").write_text("y = 2\n")
     digests.code_tree(code)
     assert opened == ["b.py"]
+
+
+def test_what_there_is_no_room_for_stands_there_by_its_size_and_times(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "LARGEST_READ", 100)
+    (code / "a" / "huge.bin").write_bytes(bytes(200))
+    before = digests.code_tree(code)
+    assert before.unread == ("a/huge.bin",)
+    assert len(before.files["b.py"]) == 64
+    (code / "a" / "huge.bin").write_bytes(bytes(199) + b"x")
+    after = digests.code_tree(code)
+    assert after.digest != before.digest
+    assert after.digest == digests.code_tree(code).digest
+
+
+def test_reading_stops_when_it_is_told_to(code: Path) -> None:
+    (code / "new.py").write_text("x = 3\n")
+    with pytest.raises(digests.Stopped):
+        digests.code_tree(code, lambda: True)
+    assert "new.py" in digests.code_tree(code).files
+
+
+def test_a_file_that_grows_while_it_is_read_is_given_up(code: Path) -> None:
+    (code / "b.py").write_bytes(bytes(3 * 1024 * 1024))
+
+    def grow() -> bool:
+        with (code / "b.py").open("ab") as file:
+            file.write(bytes(2 * 1024 * 1024))
+        return False
+
+    with Beneath(code) as folder, pytest.raises(TooLarge):
+        digests.of_file(folder, "b.py", 3 * 1024 * 1024, grow)

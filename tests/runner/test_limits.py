@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 
-from engine.sandbox.limits import MEGABYTE
+from engine.sandbox.limits import MEGABYTE, Limits
 from tests.runner.stage import Stage
 
 pytestmark = pytest.mark.sandbox
@@ -79,6 +80,75 @@ def test_a_sparse_file_takes_no_output(stage: Stage) -> None:
         "time.sleep(1.5)\n"
     )
     assert stage.run(code, step={"limits": {"output_mb": 2}}).ending.outcome == "succeeded"
+
+
+WRITES = (
+    "import os, time\nos.makedirs(where, exist_ok=True)\nfor n in range(8):\n"
+    "    open(f'{where}/{n}', 'wb').write(os.urandom(1024 * 1024))\n"
+)
+STORES = {
+    "code": "/pulse/code/work/more",
+    "learnings": "/pulse/learnings/work/more",
+    "knowledgebase": "/pulse/kb",
+    "assets": "/pulse/assets/a/b",
+}
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("then", ["", "time.sleep(50)\n"])
+def test_what_is_added_to_a_folder_beside_the_outputs_is_bounded_too(stage: Stage, store: str, then: str) -> None:
+    access = {} if store == "code" else {store: "read-write"}
+    limits = {"output_mb": 2, "timeout_s": 40}
+    ran = stage.run(f"where = {STORES[store]!r}\n{WRITES}{then}", step={"limits": limits, "access": access})
+    assert (ran.ending.outcome, ran.ending.reason) == ("limit_exceeded", "disk"), ran
+    assert "limits.output_mb" in ran.ending.detail
+
+
+def test_many_small_entries_are_bounded_too(stage: Stage) -> None:
+    code = "import os\nfor n in range(500):\n    os.mkdir(f'/pulse/code/work/d{n}')\n"
+    assert stage.run(code, ceiling=Limits(output_files=200)).ending.reason == "disk"
+
+
+def test_what_was_there_before_is_not_counted(stage: Stage) -> None:
+    size = 4 * MEGABYTE
+    stage.write({"work/large.bin": os.urandom(size), "other/large.bin": os.urandom(size)})
+    assets = stage.workflow.root / "assets"
+    stage.make(assets)
+    (assets / "large.bin").write_bytes(os.urandom(size))
+    stage.own(assets / "large.bin", 0o660)
+    code = (
+        "import os, time\nfor path in ('/pulse/code/work', '/pulse/code/other', '/pulse/assets'):\n"
+        "    with open(f'{path}/large.bin', 'ab') as file:\n        file.write(b'x')\n"
+        "    open(f'{path}/new', 'wb').write(os.urandom(4 * 1024 * 1024))\n    os.remove(f'{path}/large.bin')\n"
+        "time.sleep(1.3)\n"
+    )
+    step = {"limits": {"output_mb": 2}, "access": {"assets": "read-write"}}
+    assert stage.run(code, step=step).ending.outcome == "succeeded"
+
+
+def test_a_file_that_was_there_counts_by_what_it_grew(stage: Stage) -> None:
+    stage.write({"other/large.bin": os.urandom(4 * MEGABYTE)})
+    code = "import os\nopen('/pulse/code/other/large.bin', 'ab').write(os.urandom({} * 1024 * 1024))\n"
+    step = {"limits": {"output_mb": 8}}
+    assert stage.run(code.format(5), step=step).ending.outcome == "succeeded"
+    assert stage.run(code.format(10), step=step).ending.reason == "disk"
+
+
+def test_outputs_of_a_step_that_is_quicker_than_a_look_are_bounded_too(stage: Stage) -> None:
+    code = f"import os\nwhere = os.environ['STEP_OUTPUT_DIR']\n{WRITES}"
+    assert stage.run(code, step={"limits": {"output_mb": 2}}).ending.reason == "output"
+
+
+def test_huge_files_in_the_code_do_not_hold_up_the_end(stage: Stage) -> None:
+    code = "import os\nfor n in range(40):\n    os.truncate(os.open(f'z{n}', os.O_CREAT | os.O_RDWR), 250_000_000)\n"
+    began = time.monotonic()
+    ran = stage.run(code)
+    assert ran.ending.outcome == "succeeded", ran
+    assert ran.ending.code_digest_end not in {"", "unreadable", ran.contract.code_digest}
+    assert time.monotonic() - began < 20
+    again = stage.resolve()
+    assert len(again.record()["code_not_read"]) == 20
+    assert "not_read" in {finding.reason for finding in again.findings}
 
 
 def test_an_endless_printer_is_cut_in_the_middle_and_not_ended(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.runner import collect
 from tests.runner.stage import Silent, Stage
 
 pytestmark = pytest.mark.sandbox
@@ -137,3 +138,19 @@ def test_code_that_changed_while_it_ran_is_told(stage: Stage) -> None:
     assert changed.ending.code_digest_end != changed.contract.code_digest
     assert Path(stage.workflow.code / "work" / "new.txt").read_text() == "x"
     assert os.stat(stage.workflow.code / "work" / "new.txt").st_uid == stage.host.runner.uid
+
+
+def test_outputs_beyond_what_a_row_can_hold_are_counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "MOST_LISTED", 50)
+    code = f"{OUT}for n in range(80):\n    open(f'{{out}}/{{n:03d}}', 'w').write('x')\n"
+    outputs = stage.run(code, step={"context_output": ["070"]}).ending.outputs
+    assert (outputs[-1].path, outputs[-1].bytes, outputs[-1].problem) == ("(29 more files)", 29, "left_out")
+    assert [output.path for output in outputs[:-1]] == [*(f"{n:03d}" for n in range(50)), "070"]
+
+
+def test_long_names_of_outputs_are_bounded_together(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "MOST_NAMES", 1000)
+    code = (
+        "import os\nos.chdir(os.environ['STEP_OUTPUT_DIR'])\nfor n in range(9):\n    open(f'{n}' * 190, 'w').close()\n"
+    )
+    assert [output.problem for output in stage.run(code).ending.outputs] == [*([""] * 5), "left_out"]

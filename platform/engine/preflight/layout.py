@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from engine.digests import Tree
 from engine.preflight.finding import Finding
 
+_MOST_NAMED = 20
 STARTED_BY_SITE = {"sitecustomize.py", "usercustomize.py"}
 
 
@@ -25,6 +26,10 @@ def findings(tree: Tree, step_id: str, standard: frozenset[str]) -> Iterator[Fin
     for name in tree.odd:
         yield _advice(
             name, "not_plain", name, "it is a link or no plain file, and is not read. Put the file itself here."
+        )
+    for name in tree.unread[:_MOST_NAMED]:
+        yield _advice(
+            name, "not_read", name, "code is too large to be read: the digest has its size and times, not its content."
         )
     yield from _folders(tree)
 

@@ -19,19 +19,30 @@ from engine.validation import Check, FileUnreadable, Status, ValidationReport, c
 LARGEST_VALIDATED = 16 * MEGABYTE
 LARGEST_SCANNED = 64 * MEGABYTE
 """Of all files of an attempt together: what is read to find secrets in it and to take its digest."""
+MOST_LISTED = 5000
+MOST_NAMES = MEGABYTE
+"""Of the names of the files that are listed, together: an attempt's row is read whole, on every page of its run."""
 RULE_FAULTY = "rule_faulty"
 """A rule could not be applied, and no check failed: nothing is known against the output."""
 _PIECE = 1024 * 1024
 
 
 def outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
-    """Every file the step left. One that is no plain file, or too large, is listed with its problem and not read."""
-    budget = LARGEST_SCANNED
+    """Every file the step left. One that is no plain file, or too large, is listed with its problem and not read.
+
+    What is too much to be listed is one last row, `left_out`. What the step declares is always listed.
+    """
+    budget, names = LARGEST_SCANNED, MOST_NAMES
     found: list[Output] = []
+    left_out: list[Entry] = []
+    declared = set(contract.ask.step.context_output)
     for entry in folder.listing(most=contract.limits.output_files + 1):
         if entry.kind is Kind.FOLDER:
             continue
-        if entry.kind is not Kind.FILE or entry.links > 1:
+        names -= len(entry.relative)
+        if (names < 0 or len(found) >= MOST_LISTED) and entry.relative not in declared:
+            left_out.append(entry)
+        elif entry.kind is not Kind.FILE or entry.links > 1:
             found.append(Output(entry.relative, entry.size, problem=NotRegular.reason))
         elif entry.size > contract.limits.file_mb * MEGABYTE:
             found.append(Output(entry.relative, entry.size, problem=TooLarge.reason))
@@ -40,6 +51,9 @@ def outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
         else:
             budget -= entry.size
             found.append(_read(contract, folder, entry))
+    if left_out:
+        size = sum(entry.size for entry in left_out)
+        found.append(Output(f"({len(left_out)} more files)", size, problem="left_out"))
     return tuple(_masked(contract, output) for output in found)
 
 

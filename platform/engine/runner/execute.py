@@ -10,6 +10,7 @@ from engine.contract import Contract
 from engine.logs import LogReader, LogWriter, Stream
 from engine.outcomes import Outcome
 from engine.runner import claims, collect, verdict
+from engine.runner.disk import FIRST_LOOK, Disk
 from engine.runner.ending import Ending, Output
 from engine.runner.listeners import Listeners
 from engine.runner.watch import Watch
@@ -19,6 +20,7 @@ from engine.sandbox.files import Beneath
 
 KILL_TIMEOUT_S = 10.0
 _SAID_ROWS = 20
+_OWN_ENDS = {Outcome.SUCCEEDED, Outcome.SCRIPT_ERROR, Outcome.ASSERTION_FAILED}
 _ARGV = (interpreters.PYTHON, "-I", "-S", "-u", "-B", library.BOOT)
 
 
@@ -51,6 +53,7 @@ class _Attempt:
         self._sandbox: launch.Sandbox | None = None
         self._watch: Watch | None = None
         self._log: LogWriter | None = None
+        self._disk: Disk | None = None
         self._tools_open = False
         self._tree_gone = True
 
@@ -61,6 +64,7 @@ class _Attempt:
             listeners.arm(contract.sandbox.tools_socket)
         built = policy.build(contract.declared, contract.sandbox)
         self._policy_record = built.record()
+        self._disk = disk = Disk(built.mounts, contract.tree.entries, contract.limits)
         self._sandbox = launch.start(
             built, argv=_ARGV, env=contract.env, cwd=contract.folder, frame="later", limits=contract.limits
         )
@@ -68,8 +72,9 @@ class _Attempt:
         self._log = _new_log(contract)
         listeners.started(self._sandbox.pid, self._sandbox.pid_started)
         with Beneath(contract.ask.attempt.out) as outputs:
-            self._watch = Watch(self._sandbox, self._log, outputs, contract.limits, listeners)
+            self._watch = Watch(self._sandbox, self._log, outputs, disk, contract.limits, listeners)
             self._sandbox.release(_frame(contract))
+            disk.note(FIRST_LOOK)
             self._watch.follow()
             self._end_tree()
             exit_ = self._sandbox.wait(KILL_TIMEOUT_S) or launch.Exit(None, None, command_ran=True, killed=True)
@@ -101,6 +106,8 @@ class _Attempt:
             self._log.seal(0)
         if self._watch is not None:
             self._watch.close()
+        if self._disk is not None:
+            self._disk.close()
 
     def _close_tools(self) -> None:
         if self._tools_open:
@@ -132,6 +139,8 @@ class _Attempt:
             watch.cpu_spent,
         )
         found, validation = verdict.judge(seen), None
+        if watch.cut_short is None and found.outcome in _OWN_ENDS and (bound := watch.left_too_much()):
+            found = verdict.too_much(bound, contract.limits)
         if found.outcome is Outcome.SUCCEEDED:
             report = collect.validate(contract, outputs, self._listeners)
             validation = report.record() if report.checks else None
@@ -149,7 +158,7 @@ class _Attempt:
             claims=mask.value(claimed.record()),
             seal=seal.record(),
             validation=mask.value(validation),
-            code_digest_end=_code_digest(contract),
+            code_digest_end=_code_digest(contract, self._listeners),
             policy=self._policy_record,
             tree_gone=sandbox.gone(),
             outputs=_outputs(contract, outputs),
@@ -188,9 +197,12 @@ def _frame(contract: Contract) -> bytes:
     return "\0".join(fields).encode("utf-8", "surrogateescape")
 
 
-def _code_digest(contract: Contract) -> str:
+def _code_digest(contract: Contract, listeners: Listeners) -> str:
+    """That of the code tree now; "" when there was no time for it, which says nothing."""
     try:
-        return digests.code_tree(contract.ask.workflow.code).digest
+        return digests.code_tree(contract.ask.workflow.code, lambda: listeners.stop_wanted() is not None).digest
+    except digests.Stopped:
+        return ""
     except FileRefused:
         return "unreadable"
 

@@ -102,6 +102,18 @@ def _cut(why: Bound | Stop, limits: Limits) -> Verdict:
         return Verdict(Outcome.LIMIT_EXCEEDED, why, detail)
     if why is Bound.CPU:
         return Verdict(Outcome.LIMIT_EXCEEDED, why, _CPU.format(limits.cpu_s))
+    return too_much(why, limits)
+
+
+def too_much(why: Bound, limits: Limits) -> Verdict:
+    """Of a step that left more on the disk than it may."""
+    if why is Bound.DISK:
+        detail = (
+            f"It added more than {limits.output_mb} MB (limits.output_mb) or {limits.output_files} files to the folders"
+            " that it may write besides its outputs: code, learnings, knowledge base, assets. What it wrote is still"
+            " there."
+        )
+        return Verdict(Outcome.LIMIT_EXCEEDED, why, detail)
     detail = (
         f"Its output folder grew beyond {limits.output_mb} MB (limits.output_mb) or {limits.output_files} files."
         " Every process of it was ended."

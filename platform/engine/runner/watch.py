@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from engine.logs import LogWriter, Stream
 from engine.runner.claims import LARGEST
+from engine.runner.disk import Disk
 from engine.runner.listeners import Listeners, Stop
 from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath
@@ -30,6 +31,7 @@ class Bound(StrEnum):
     OUTPUT = "output"
     LOG = "log"
     CPU = "cpu"
+    DISK = "disk"
 
 
 class Watch:
@@ -39,15 +41,17 @@ class Watch:
     """
 
     def __init__(
-        self, sandbox: Sandbox, log: LogWriter, outputs: Beneath, limits: Limits, listeners: Listeners
+        self, sandbox: Sandbox, log: LogWriter, outputs: Beneath, disk: Disk, limits: Limits, listeners: Listeners
     ) -> None:
         self._sandbox = sandbox
         self._log = log
         self._outputs = outputs
+        self._disk = disk
         self._limits = limits
         self._listeners = listeners
         self._start = time.monotonic()
         self._usage = Usage(sandbox.pid, limits.cpu_s, self._start)
+        self._next_output = self._start + OUTPUT_EVERY_S
         self._told = (0, 0.0)
         self._claims = b""
         self._selector = selectors.PollSelector()
@@ -78,13 +82,18 @@ class Watch:
         while self._selector.get_map() and time.monotonic() < deadline:
             self._pump(TICK_S)
 
+    def left_too_much(self) -> Bound | None:
+        """What a step that has ended leaves on the disk beyond its limits: it may have been too quick to be seen."""
+        if not self._disk.may_have_grown():
+            return None
+        return self._output_bound() or self._disk_bound()
+
     def close(self) -> None:
         self._selector.close()
 
     def _follow(self) -> None:
         deadline = self._start + self._limits.timeout_s
         next_tick = self._start + TICK_S
-        next_output = self._start + OUTPUT_EVERY_S
         while self._selector.get_map():
             now = time.monotonic()
             if now >= deadline:
@@ -93,11 +102,7 @@ class Watch:
             if now >= next_tick:
                 next_tick = now + TICK_S
                 self.cut_short = self._tick()
-            if self.cut_short is None and now >= next_output:
-                next_output = now + OUTPUT_EVERY_S
-                self.cut_short = self._output_bound()
-            if self.cut_short is None and now >= self._usage.next_look and self._usage.exceeded(now):
-                self.cut_short = Bound.CPU
+            self.cut_short = self.cut_short or self._bounds(now)
             if self.cut_short is not None:
                 return
             self._pump(min(next_tick, deadline) - now)
@@ -135,7 +140,25 @@ class Watch:
     def _tick(self) -> Stop | None:
         self._log.idle(self.ms)
         self._tell()
+        self._disk.note()
+        if self._disk.may_have_grown(since_start=False):  # much at once: do not wait for the second to be over
+            self._next_output = self._start
         return self._listeners.stop_wanted()
+
+    def _bounds(self, now: float) -> Bound | None:
+        found = None
+        if now >= self._next_output:
+            self._next_output = now + OUTPUT_EVERY_S
+            found = self._output_bound() or self._looked_at_disk()
+        if found is None and now >= self._usage.next_look and self._usage.exceeded(now):
+            return Bound.CPU
+        return found
+
+    def _looked_at_disk(self) -> Bound | None:
+        return self._disk_bound() if self._disk.may_have_grown() else None
+
+    def _disk_bound(self) -> Bound | None:
+        return Bound.DISK if self._disk.over() else None
 
     def _output_bound(self) -> Bound | None:
         most = self._limits.output_files

@@ -42,6 +42,7 @@ class Entry:
     links: int
     modified_ns: int
     changed_ns: int
+    blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -321,7 +322,7 @@ class Beneath:
         os.fchmod(descriptor, mode)
 
 
-_Fields = tuple[str, Kind, int, int, int, int, int, int]
+_Fields = tuple[str, Kind, int, int, int, int, int, int, int]
 
 
 def _fields(name: str, status: os.stat_result) -> _Fields:
@@ -335,6 +336,7 @@ def _fields(name: str, status: os.stat_result) -> _Fields:
         status.st_nlink,
         status.st_mtime_ns,
         status.st_ctime_ns,
+        status.st_blocks,
     )
 
 
