@@ -69,6 +69,7 @@ class Counts:
     attention: int
     failed: int
     rejected: int
+    calls: int
     refused: int
 
 
@@ -109,6 +110,7 @@ def board(user: User, *, now: datetime | None = None) -> Board:
         attention=by_status[Run.Status.NEEDS_ATTENTION],
         failed=mine.filter(status=Run.Status.FAILED, queued_at__gte=at - DAY).count(),
         rejected=rejections.count(),
+        calls=sessions_page.calls_since(user, at - DAY),
         refused=refused.count(),
     )
     return Board(

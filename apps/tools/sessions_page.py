@@ -73,6 +73,12 @@ def rejections(user: User, *, since: datetime | None = None) -> QuerySet[Ownersh
     return rows.select_related("workflow__team", "owner_workflow__team").order_by("-at")
 
 
+def calls_since(user: User, since: datetime) -> int:
+    """How many calls of sessions of the reader's workflows are on record from then on."""
+    mine = Workflow.objects.for_user(user).values("pk")
+    return ToolCall.objects.filter(workflow_id__in=mine, started_at__gte=since).count()
+
+
 def calls_of(session: ToolSession) -> CallList:
     """The newest calls that one session made."""
     rows = ToolCall.objects.filter(session=session)

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from tests.browser.demo import Demo, add_past, seed
 
 PINNED = {
-    "/": 18,
+    "/": 19,
     "/workflows/": 6,
     "/runs/": 5,
     "/deliveries/": 5,

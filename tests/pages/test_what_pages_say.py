@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from apps.accounts.models import User
 from apps.runs.models import Run, Worker
-from apps.tools.models import Receipt, ToolSession
+from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
 from engine.ids import uuid7
 from tests import factories
 from tests.browser.demo import Demo
@@ -62,6 +62,15 @@ def test_a_rejected_call_names_both_runs(demo: Demo, as_user: AsUser) -> None:
         assert "rejected: not owner" in text, address
         assert f"/runs/{demo.runs['running']}/" in text, address
         assert f"/runs/{demo.runs['busy']}/" in text, address
+
+
+def test_the_dashboard_claims_no_more_of_calls_than_is_on_record(demo: Demo, as_user: AsUser) -> None:
+    assert "1 call of the last day was rejected." in page(as_user, demo, "/")
+    OwnershipDiagnostic.objects.all().delete()
+    number = ToolCall.objects.count()
+    assert f"All {number} calls of the last day came from the run that owns them." in page(as_user, demo, "/")
+    ToolCall.objects.all().delete()
+    assert "No tool call in the last day." in page(as_user, demo, "/")
 
 
 def test_the_contract_is_shown_and_compared(demo: Demo, as_user: AsUser) -> None:
