@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.runs.cancelling import cancel_run
 from apps.runs.reruns import rerun
 from apps.runs.settling import Choice, settle_attention
-from apps.runs.starting import Admitted, EntryPath, Start, StartFacts, check_start, start_run, start_runs
+from apps.runs.starting import Admitted, EntryPath, Start, StartFacts, check_start, is_full, start_run, start_runs
 
 __all__ = [
     "Admitted",
@@ -15,6 +15,7 @@ __all__ = [
     "StartFacts",
     "cancel_run",
     "check_start",
+    "is_full",
     "rerun",
     "settle_attention",
     "start_run",

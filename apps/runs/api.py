@@ -28,7 +28,7 @@ from engine.logs import LogReader
 
 router = Router()
 router.add_router("", api_proof.router)
-REFUSED = {400: Problem, 401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem}
+REFUSED = {400: Problem, 401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem, 503: Problem}
 LOG_MAX_BYTES = 1024 * 1024
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -105,6 +106,7 @@ def start_runs(starts: Sequence[Start]) -> list[Run]:
     """As `start_run`, for many at once and with one statement a table: all of them are made, or none."""
     admitted = [start.facts.get("admitted") or _admit(start.workflow, start.facts) for start in starts]
     with transaction.atomic():
+        _refuse_when_full(admitted)
         runs = [_make(start, found) for start, found in zip(starts, admitted, strict=True)]
         for run, session in zip(runs, tools.open_run_sessions(map(_session_of, runs, admitted)), strict=True):
             run.session_id = session.pk
@@ -123,6 +125,19 @@ def start_runs(starts: Sequence[Start]) -> list[Run]:
 def check_start(*, workflow: Workflow, **facts: Unpack[StartFacts]) -> Admitted:
     """Raises what `start_run` would refuse, and writes nothing."""
     return _admit(workflow, facts)
+
+
+def is_full(whole: Definition, *, besides: int = 0) -> bool:
+    """Whether the workflow rejects what it can't run at once, and can't run more at once. `besides`: starts not stored.
+
+    To be called in the transaction that stores the start: it locks the workflow.
+    """
+    if whole.settings.on_busy != "reject":
+        return False
+    # The lock keeps two starts from seeing the same last free slot.
+    workflow = Workflow.objects.select_for_update(no_key=True).get(pk=whole.workflow.pk)
+    taken = Run.objects.filter(workflow=workflow, status__in=[Run.Status.QUEUED, Run.Status.RUNNING]).count()
+    return taken + besides >= whole.settings.max_concurrent_runs
 
 
 def session_facts(steps: Iterable[Step]) -> tuple[list[str], str]:
@@ -176,6 +191,21 @@ def _steps_of(run: Run, whole: Definition) -> list[StepRun]:
 
 def _wanted(whole: Definition, only_step: str) -> list[Step]:
     return [step for step in whole.plan.steps if not only_step or step.id == only_step]
+
+
+def _refuse_when_full(admitted: Sequence[Admitted]) -> None:
+    before: Counter[uuid.UUID] = Counter()
+    for one in admitted:
+        workflow = one.definition.workflow
+        if is_full(one.definition, besides=before[workflow.pk]):
+            most = one.definition.settings.max_concurrent_runs
+            raise RunRefused(
+                503,
+                "busy",
+                f"{workflow.slug} has {most} runs under way, as many as it may, and takes no more (on_busy is reject)."
+                " No run was made. Try again when one has ended.",
+            )
+        before[workflow.pk] += 1
 
 
 def _admit(workflow: Workflow, facts: StartFacts) -> Admitted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from django.db import transaction
 from django.utils import timezone
@@ -19,7 +20,8 @@ from apps.webhooks.errors import NotRedeliverable, TriggerRefused
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.kinds import KINDS, bearer
 from apps.webhooks.models import Delivery, Trigger
-from apps.workflows import vault
+from apps.workflows import documents, vault
+from apps.workflows.errors import DocumentNotValid
 from apps.workflows.models import Workflow
 from engine.document.entries import Trigger as TriggerDocument
 
@@ -44,20 +46,23 @@ def make_trigger(
     by: User,
     secret: str = "",
     new: bool = False,
-    proven: bool = True,
+    imported: bool = False,
 ) -> Made:
     """Register the trigger of that name, or bring it up to the document. Doing it again changes nothing.
 
     An existing one keeps its address and its credentials; with `new` it is refused instead. `secret` is the
-    sender's own, when it is not ours to make. One that is not `proven` has no secret yet, and lets nothing in.
+    sender's own, when it is not ours to make. What an import would refuse is refused here too. An `imported` one is of
+    a document that was checked whole; it has no secret yet, and lets nothing in.
     """
     wanted = _checked(document)
     saved = wanted.model_dump(mode="json", exclude_unset=True)
     with transaction.atomic():
-        Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
+        locked = Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
+        if not imported:
+            _check_whole(locked, saved)
         trigger = Trigger.objects.filter(workflow=workflow, name=wanted.name).first()
         if trigger is None:
-            return _register(workflow, wanted, saved, by=by, secret=secret if proven else None)
+            return _register(workflow, wanted, saved, by=by, secret=None if imported else secret)
         if new:
             raise TriggerRefused(
                 f"There is a trigger {wanted.name!r} already. Nothing was saved. Take another name.",
@@ -112,13 +117,26 @@ def drop_old(trigger: Trigger, *, by: User) -> Trigger:
 def set_enabled(trigger: Trigger, enabled: bool, *, by: User) -> Trigger:
     """A trigger that is switched off answers as if it did not exist, and counts what it turned away."""
     with transaction.atomic():
+        Workflow.objects.select_for_update(no_key=True).get(pk=trigger.workflow_id)
         trigger = _locked(trigger)
         if trigger.enabled != enabled:
             trigger.enabled = enabled
             trigger.definition = {**trigger.definition, "enabled": enabled}
+            if enabled:
+                _check_whole(trigger.workflow, trigger.definition)
             trigger.save(update_fields=["enabled", "definition"])
             _audit("trigger.enabled" if enabled else "trigger.disabled", trigger, by)
     return trigger
+
+
+def empty(trigger: Trigger, *, by: User) -> None:
+    """Forget what a switched-off trigger listened to and started; its kind, name, address and credentials stay."""
+    with transaction.atomic():
+        trigger = _locked(trigger)
+        trigger.definition = {"kind": trigger.kind, "name": trigger.name, "enabled": False}
+        trigger.group, trigger.enabled = "", False
+        trigger.save(update_fields=["definition", "group", "enabled"])
+        _audit("trigger.emptied", trigger, by)
 
 
 def delete_trigger(trigger: Trigger, *, by: User) -> None:
@@ -156,7 +174,7 @@ def redeliver(delivery: Delivery, *, by: User) -> Answer:
         headers=delivery.headers,
         remote="",
         received_at=timezone.now(),
-        redelivery=Redelivery(of=delivery.pk, by=by.get_username()),
+        redelivery=Redelivery(of=delivery.redelivery_of_id or delivery.pk, by=by.get_username()),
     )
     return accept.accept_deliveries([arrival])[0]
 
@@ -176,6 +194,23 @@ def _checked(document: TriggerDocument | Mapping[str, JsonValue]) -> TriggerDocu
             fields=[Field("kind", "not_supported_yet")],
         )
     return wanted
+
+
+def _check_whole(workflow: Workflow, wanted: dict[str, JsonValue]) -> None:
+    """What an import would refuse is refused here: a group that there is not, a parameter of no step."""
+    raw = documents.with_sections(workflow)
+    others = [
+        one for one in cast(list[dict[str, JsonValue]], raw.get("triggers") or []) if one["name"] != wanted["name"]
+    ]
+    try:
+        documents.check(raw | {"triggers": cast(JsonValue, [*others, wanted])}, workflow.team)
+    except DocumentNotValid as wrong:
+        own = f"$.triggers[{len(others)}]."
+        raise TriggerRefused(
+            wrong.detail.removeprefix(own),
+            code=wrong.code,
+            fields=[Field(field.path.removeprefix(own), field.message) for field in wrong.fields],
+        ) from None
 
 
 def _register(

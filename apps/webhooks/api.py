@@ -64,4 +64,4 @@ def get_delivery(request: HttpRequest, delivery_id: str) -> dict[str, Any]:
 @router.post("/deliveries/{delivery_id}/redeliver", summary="Send a delivery again: same content, new id, linked")
 def redeliver(request: HttpRequest, delivery_id: str) -> HttpResponse:
     caller = require(request, Permission.RUN)
-    return respond(actions.redeliver(access.delivery_in(caller.team, delivery_id), by=caller.user))
+    return respond(request, actions.redeliver(access.delivery_in(caller.team, delivery_id), by=caller.user))

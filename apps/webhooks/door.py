@@ -24,7 +24,7 @@ from django.utils import timezone
 
 from apps.webhooks.accept import BUSY, accept_deliveries
 from apps.webhooks.arrivals import Answer, Arrival
-from apps.webhooks.judging import FAULT, Refusal, too_large
+from apps.webhooks.judging import FAULT, NO_METHOD, Refusal, too_large
 from apps.webhooks.settling import answer_refusal
 
 Scope = MutableMapping[str, Any]
@@ -37,7 +37,6 @@ PATH: Final = re.compile(r"/hooks/([A-Za-z0-9_-]{1,64})/?")
 BATCH: Final = 32  # one commit holds the write lock for some milliseconds, not longer
 WAITING_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 15
-NO_METHOD: Final = Refusal(405, "method_not_allowed", "Deliveries are sent by POST.")
 SLOW: Final = Refusal(408, "too_slow", f"The body did not come within {READ_S} s. No run was made.")
 
 
@@ -126,8 +125,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """One delivery over ASGI: the checks that need only its size here, all others in the writer."""
     found = PATH.fullmatch(scope["path"])
     if found is None or scope["method"] != "POST":
-        refused = answer_refusal(NO_METHOD)
-        await _respond(send, Answer(refused.status, refused.body, {"Allow": "POST"}))
+        await _respond(send, answer_refusal(NO_METHOD))
         return
     headers = _headers(scope)
     limit: int = settings.PULSE_HOOK_BODY_MAX
@@ -174,6 +172,13 @@ async def _read(receive: Receive, headers: dict[str, str], limit: int) -> bytes 
 
 async def _respond(send: Send, answer: Answer) -> None:
     body = json.dumps(answer.body).encode()
+    if "request_id" in answer.body:
+        log.info(
+            "A delivery was answered %d %r, request id %s",
+            answer.status,
+            answer.body["code"],
+            answer.body["request_id"],
+        )
     kind = b"application/json" if answer.status < 300 else b"application/problem+json"
     headers = [
         (b"content-type", kind),

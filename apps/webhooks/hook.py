@@ -10,25 +10,27 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import RawPostDataException, UnreadablePostError
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_GET, require_POST
 
 from apps.runs.models import Run
 from apps.webhooks import accept
 from apps.webhooks.arrivals import Answer, Arrival
 from apps.webhooks.errors import Unverified
-from apps.webhooks.judging import NOT_FOUND, Refusal, credentials_of, too_large
+from apps.webhooks.judging import NO_METHOD, NOT_FOUND, Refusal, credentials_of, too_large
 from apps.webhooks.kinds import bearer
 from apps.webhooks.models import Delivery, Trigger
 from apps.webhooks.settling import answer_refusal
 
+READ_ONLY = Refusal(405, "method_not_allowed", "How a run is, is read by GET.")
+
 
 @csrf_exempt
-@require_POST
 def receive(request: HttpRequest, key: str) -> HttpResponse:
     """One delivery. The body is read once, before anything parses it, and not at all when it says it is too large."""
+    if request.method != "POST":
+        return respond(request, answer_refusal(NO_METHOD))
     limit: int = settings.PULSE_HOOK_BODY_MAX
     if _said_length(request) > limit:
-        return respond(answer_refusal(too_large(limit)))
+        return respond(request, answer_refusal(too_large(limit)))
     try:
         body = request.read(limit + 1)
     except (RawPostDataException, UnreadablePostError):
@@ -40,12 +42,15 @@ def receive(request: HttpRequest, key: str) -> HttpResponse:
         remote=request.META.get("REMOTE_ADDR") or "",
         received_at=timezone.now(),
     )
-    return respond(accept.accept_deliveries([arrival])[0])
+    return respond(request, accept.accept_deliveries([arrival])[0])
 
 
-def respond(answer: Answer) -> HttpResponse:
+def respond(request: HttpRequest, answer: Answer) -> HttpResponse:
+    """The answer, under the request's own id."""
     kind = "application/json" if answer.status < 300 else "application/problem+json"
-    response = JsonResponse(answer.body, status=answer.status, content_type=kind)
+    own = getattr(request, "request_id", "")
+    body = {**answer.body, "request_id": own} if own and "request_id" in answer.body else answer.body
+    response = JsonResponse(body, status=answer.status, content_type=kind)
     for name, value in answer.headers.items():
         response[name] = value
     response["Cache-Control"] = "no-store"
@@ -57,20 +62,24 @@ def _said_length(request: HttpRequest) -> int:
     return int(said) if said.isdecimal() else 0
 
 
-@require_GET
+@csrf_exempt
 def status(request: HttpRequest, key: str, run_id: uuid.UUID) -> HttpResponse:
     """How a run is, for the bearer of the hook's own token: of runs that this hook started, nothing else."""
+    if request.method not in {"GET", "HEAD"}:
+        answer = respond(request, answer_refusal(READ_ONLY))
+        answer["Allow"] = "GET, HEAD"
+        return answer
     trigger = Trigger.objects.listening([key]).get(key)
     if trigger is None or trigger.kind != "bearer":
-        return respond(answer_refusal(NOT_FOUND))
+        return respond(request, answer_refusal(NOT_FOUND))
     try:
         bearer.verify(_headers(request), b"", credentials_of(trigger))
     except Unverified as wrong:
-        return respond(answer_refusal(Refusal(401, wrong.code, "The token of this hook is needed.")))
+        return respond(request, answer_refusal(Refusal(401, wrong.code, "The token of this hook is needed.")))
     delivery = Delivery.objects.filter(trigger=trigger, run_id=run_id).first()
     run = Run.objects.filter(pk=run_id).first() if delivery else None
     if run is None:
-        return respond(answer_refusal(NOT_FOUND))
+        return respond(request, answer_refusal(NOT_FOUND))
     body = {
         "run_id": str(run.pk),
         "status": run.status,
@@ -79,7 +88,7 @@ def status(request: HttpRequest, key: str, run_id: uuid.UUID) -> HttpResponse:
         "started_at": _moment(run.started_at),
         "finished_at": _moment(run.finished_at),
     }
-    return respond(Answer(200, body))
+    return respond(request, Answer(200, body))
 
 
 def _headers(request: HttpRequest) -> dict[str, str]:

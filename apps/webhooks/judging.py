@@ -77,6 +77,7 @@ class Judged:
 
 Starts = dict[tuple[UUID, str], runs.Admitted | Refusal]
 
+NO_METHOD = Refusal(405, "method_not_allowed", "Deliveries are sent by POST.")
 NOT_FOUND = Refusal(404, "not_found", "There is no such hook.")
 FAULT = Refusal(500, "fault", "A fault of ours: the delivery was not taken. It is in our log. Send it again.")
 

@@ -7,6 +7,8 @@ from pydantic import JsonValue
 from apps.accounts.models import User
 from apps.webhooks import actions
 from apps.webhooks.models import Trigger
+from apps.workflows import documents
+from apps.workflows.errors import DocumentNotValid
 from apps.workflows.models import Workflow
 from engine.document import WorkflowDocument
 
@@ -16,13 +18,27 @@ SECTION = "triggers"
 def load(workflow: Workflow, document: WorkflowDocument, by: User) -> None:
     """Register what the document has; a trigger that it no longer has is switched off and keeps its address.
 
+    What such a one says may no longer fit the new document (its group is gone); then only its kind and name stay, so
+    that it bars no later save and no import of an export.
     A new one gets no secret here, since nobody would be shown it: its page makes one.
     """
     for trigger in document.triggers:
-        actions.make_trigger(workflow=workflow, document=trigger, by=by, proven=False)
+        actions.make_trigger(workflow=workflow, document=trigger, by=by, imported=True)
     named = [trigger.name for trigger in document.triggers]
-    for left in Trigger.objects.filter(workflow=workflow, enabled=True).exclude(name__in=named):
-        actions.set_enabled(left, enabled=False, by=by)
+    left = Trigger.objects.filter(workflow=workflow).exclude(name__in=named)
+    for trigger_left in left.filter(enabled=True):
+        actions.set_enabled(trigger_left, enabled=False, by=by)
+    if left and not _holds(workflow):
+        for trigger_left in left:
+            actions.empty(trigger_left, by=by)
+
+
+def _holds(workflow: Workflow) -> bool:
+    try:
+        documents.check(documents.with_sections(workflow), workflow.team)
+    except DocumentNotValid:
+        return False
+    return True
 
 
 def dump(workflow: Workflow) -> JsonValue:

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import F
 
+from apps.accounts.api_base import TITLES
 from apps.accounts.errors import Refused
 from apps.runs import actions as runs
 from apps.runs.models import Run
@@ -19,7 +20,7 @@ from apps.webhooks.arrivals import Answer
 from apps.webhooks.judging import FAULT, Judged, Refusal, refusal_of
 from apps.webhooks.kinds.shape import Said
 from apps.webhooks.models import Delivery, Trigger
-from apps.workflows.models import Workflow
+from engine.ids import uuid7
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ CONFLICT = Refusal(
     "This delivery id was here before with another body. No run was made. Send a new id with a new body.",
 )
 FULL = Refusal(503, "busy", "The workflow runs as many runs as it may and takes no more. No run was made. Try later.")
-RETRY_AFTER_S = "5"
+HEADERS = {503: {"Retry-After": "5"}, 401: {"WWW-Authenticate": 'Bearer realm="pulse"'}, 405: {"Allow": "POST"}}
 
 
 def settle(judged: Sequence[Judged]) -> list[Answer]:
@@ -48,15 +49,17 @@ def settle(judged: Sequence[Judged]) -> list[Answer]:
 
 def answer_refusal(refusal: Refusal) -> Answer:
     """The answer of a refusal, in the shape of the API's errors. It repeats nothing of what was sent."""
+    request_id = str(uuid7())
     body = {
         "type": f"urn:pulse:{refusal.code}",
+        "title": TITLES.get(refusal.status, "Refused"),
         "status": refusal.status,
         "code": refusal.code,
         "detail": refusal.detail,
         "fields": [{"path": field.path, "message": field.message} for field in refusal.fields],
+        "request_id": request_id,
     }
-    headers = {503: {"Retry-After": RETRY_AFTER_S}, 401: {"WWW-Authenticate": 'Bearer realm="pulse"'}}
-    return Answer(refusal.status, body, headers.get(refusal.status, {}))
+    return Answer(refusal.status, body, {"X-Request-Id": request_id, **HEADERS.get(refusal.status, {})})
 
 
 def _settle_alone(one: Judged) -> Answer:
@@ -148,15 +151,8 @@ class _Together:
         return Answer(202, body)
 
     def _is_full(self, start: runs.Admitted) -> bool:
-        """Whether the workflow rejects what it can't run at once, and can't run more at once."""
-        rules = start.definition.settings
-        if rules.on_busy != "reject":
-            return False
-        # The lock keeps two deliveries from seeing the same last free slot.
-        workflow = Workflow.objects.select_for_update(no_key=True).get(pk=start.definition.workflow.pk)
-        taken = Run.objects.filter(workflow=workflow, status__in=[Run.Status.QUEUED, Run.Status.RUNNING]).count()
-        taken += sum(one.workflow.pk == workflow.pk for one in self._starts)
-        return taken >= rules.max_concurrent_runs
+        mine = start.definition.workflow.pk
+        return runs.is_full(start.definition, besides=sum(one.workflow.pk == mine for one in self._starts))
 
 
 def _without_run(one: Judged, trigger: Trigger, said: Said) -> Answer:

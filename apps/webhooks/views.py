@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from http import HTTPStatus
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase
@@ -61,7 +62,10 @@ def redeliver(request: MemberRequest, delivery_id: uuid.UUID) -> HttpResponseBas
     except Refused as refused:
         messages.error(request, refused.detail)
         return go(request, reverse("webhooks:delivery", args=[found.pk]))
-    messages.success(request, f"Sent again; it was answered with {answer.status}.")
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        messages.error(request, f"Sent again, and answered with {answer.status}: {answer.body['detail']}")
+    else:
+        messages.success(request, f"Sent again; it was answered with {answer.status}.")
     return go(request, reverse("webhooks:deliveries"))
 
 
@@ -78,7 +82,8 @@ def make(request: MemberRequest, team: str, slug: str) -> HttpResponseBase:
             workflow=workflow, document=form.document(), by=request.user, secret=form.cleaned_data["secret"], new=True
         )
     except Refused as refused:
-        form.add_error(None, refused.detail)
+        at = next((field.path for field in refused.fields if field.path in form.fields), None)
+        form.add_error(at, refused.detail)
         return render(
             request, "webhooks/trigger_form.html", {"form": form, "workflow": workflow}, status=refused.status
         )
@@ -112,7 +117,11 @@ def drop_old(request: MemberRequest, trigger_id: uuid.UUID) -> HttpResponseBase:
 def enable(request: MemberRequest, trigger_id: uuid.UUID) -> HttpResponseBase:
     """On or off, as the form says."""
     trigger = trigger_for(request.user, trigger_id, Permission.EDIT)
-    trigger = actions.set_enabled(trigger, request.POST.get("enabled") == "on", by=request.user)
+    try:
+        trigger = actions.set_enabled(trigger, request.POST.get("enabled") == "on", by=request.user)
+    except Refused as refused:
+        messages.error(request, refused.detail)
+        return go(request, _address(trigger))
     messages.success(request, f"{trigger.name} is switched {'on' if trigger.enabled else 'off'}.")
     return go(request, _address(trigger))
 

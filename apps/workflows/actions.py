@@ -58,7 +58,7 @@ class SavedSecret:
 def save_plan(workflow: Workflow, plan: Mapping[str, JsonValue], *, by: User | None) -> int:
     """Save the plan as the next revision and make it live; the number. The same plan again makes no revision."""
     before = _lock(workflow)
-    raw = documents.of_workflow(workflow) | {"plan": dict(plan)}
+    raw = documents.with_sections(workflow) | {"plan": dict(plan)}
     documents.check(raw, workflow.team, top_level_packages(code_tree(places.places_of(workflow).code).files))
     number = saving.write_plan(workflow, raw["plan"], by)
     if number != before:
@@ -78,9 +78,9 @@ def set_variable(workflow: Workflow, *, name: str, value: JsonValue, description
 
 @transaction.atomic
 def delete_variable(workflow: Workflow, *, name: str, by: User | None) -> None:
-    """Take a variable away, and each group's value for it."""
+    """Take a variable away, and each group's value for it. What names it elsewhere (a trigger) makes this refused."""
     _lock(workflow)
-    raw = documents.of_workflow(workflow)
+    raw = documents.with_sections(workflow)
     if not _drop(raw, "variables", name):
         raise VariableRefused(f"{workflow.slug} has no variable {name}. Nothing was changed.", status=404)
     for group in _objects(raw, "groups"):
@@ -95,7 +95,7 @@ def set_group(
 ) -> None:
     """Make or change a group: `values` replaces all of its values; a variable left out keeps its default."""
     _lock(workflow)
-    raw = documents.of_workflow(workflow)
+    raw = documents.with_sections(workflow)
     _put(raw, "groups", {"name": name, "values": dict(values), "enabled": enabled})
     _save_lists(workflow, raw)
     audit.record("group.set", workflow, team=workflow.team, by=by, data={"name": name, "enabled": enabled})

@@ -45,6 +45,8 @@ def _answer_refusals(api: NinjaAPI) -> None:
         answer = problem(request, wrong.status, wrong.code, wrong.detail, wrong.fields)
         if isinstance(wrong, TooOften):
             answer["Retry-After"] = str(wrong.wait_s)
+        elif wrong.status == 503:
+            answer["Retry-After"] = "5"
         return answer
 
     @api.exception_handler(ValidationError)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.test import Client
+from django.utils import timezone
 
 from apps.accounts import actions as accounts
 from apps.accounts.errors import Refused
@@ -18,7 +20,7 @@ from apps.workflows import actions as workflows
 from apps.workflows.models import Workflow
 from tests import factories
 from tests.factories import Cast
-from tests.runs.starts import kinds, start
+from tests.runs.starts import fresh, kinds, start
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases]
 
@@ -185,3 +187,30 @@ def test_checking_writes_nothing(rich: Workflow) -> None:
     actions.check_start(workflow=rich, **GIVEN)
     assert not Run.objects.exists()
     assert not ToolSession.objects.exists()
+
+
+@pytest.fixture
+def strict(cast: Cast) -> Workflow:
+    """One run at a time, and no waiting."""
+    settings = {"repair": "off", "max_concurrent_runs": 1, "on_busy": "reject"}
+    return factories.make_workflow(cast.team, cast.owner, factories.document(settings=settings))
+
+
+def test_a_full_workflow_that_rejects_takes_no_start_by_any_road(strict: Workflow, cast: Cast) -> None:
+    first = start(strict)
+    with pytest.raises(RunRefused) as refused:
+        start(strict)
+    assert (refused.value.status, refused.value.code) == (503, "busy")
+    assert "Try again" in refused.value.detail
+    headers = {"Authorization": f"Bearer {factories.make_token(cast.team, cast.operator, 'run')}"}
+    answer = Client().post(
+        f"/api/v1/workflows/{strict.slug}/runs", "{}", content_type="application/json", headers=headers
+    )
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "busy", "5")
+    Run.objects.filter(pk=first.pk).update(status="failed", finished_at=timezone.now())
+    with transaction.atomic():
+        start(strict)
+    with pytest.raises(RunRefused) as again:
+        actions.rerun(fresh(first), by=cast.operator)
+    assert again.value.code == "busy"
+    assert Run.objects.count() == 2

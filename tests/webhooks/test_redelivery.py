@@ -12,7 +12,7 @@ from apps.webhooks import actions
 from apps.webhooks.errors import NotRedeliverable
 from apps.webhooks.models import Delivery
 from apps.workflows import places
-from tests.factories import make_team, make_token
+from tests.factories import document, make_team, make_token
 from tests.webhooks.senders import make_hook, only_delivery, payload
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases]
@@ -48,6 +48,26 @@ def test_it_sends_the_same_content_under_a_new_id_and_links_the_two(cast, sender
     written = json.loads(places.places_of(sender.trigger.workflow).delivery(second.body["run_id"]).read_bytes())
     assert written["payload"] == json.loads(payload())
     assert Run.objects.get(pk=second.body["run_id"]).initiated_by.startswith(cast.operator.username)
+
+
+def test_a_redelivery_that_is_sent_again_links_to_the_first(cast, sender):
+    sender.post(delivery="d-1")
+    second = Delivery.objects.get(run_id=again(cast).body["run_id"])
+    third = actions.redeliver(second, by=cast.operator)
+    assert Delivery.objects.get(run_id=third.body["run_id"]).redelivery_of == second.redelivery_of
+
+
+def test_the_page_says_so_when_it_was_refused(cast):
+    raw = document(settings={"repair": "off", "max_concurrent_runs": 1, "on_busy": "reject"})
+    sender = make_hook(cast, raw=raw)
+    sender.post()
+    browser = Client()
+    browser.force_login(cast.operator)
+    page = browser.post(f"/deliveries/{only_delivery().pk}/redeliver/", follow=True)
+    (said,) = page.context["messages"]
+    assert said.level_tag == "error"
+    assert "503" in said.message
+    assert "takes no more" in said.message
 
 
 def test_a_copy_that_github_sends_later_is_still_a_copy_of_the_first(cast, sender):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from django.http import Http404
 
@@ -9,7 +11,9 @@ from apps.accounts.models import Audit
 from apps.webhooks import access, actions, portable
 from apps.webhooks.errors import TriggerRefused
 from apps.webhooks.models import Delivery, Trigger
-from apps.workflows.actions import import_workflow
+from apps.workflows.actions import delete_variable, import_workflow, set_group
+from apps.workflows.errors import DocumentNotValid
+from apps.workflows.exporting import export_workflow
 from tests.factories import default_files, document, make_team, make_workflow, write_folder
 from tests.webhooks.senders import make_hook
 
@@ -70,6 +74,54 @@ def test_a_trigger_does_not_change_its_kind(cast, workflow):
     actions.make_trigger(workflow=workflow, document=HOOK, by=cast.owner)
     with pytest.raises(TriggerRefused):
         actions.make_trigger(workflow=workflow, document={"kind": "bearer", "name": "pulls"}, by=cast.owner)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"group": "no-such-group"}, "group"),
+        ({"mappings": {"group": {"source": "a", "default": "no-such-group"}}}, "mappings.group.default"),
+        ({"allowed_variables": ["NO_SUCH"]}, "allowed_variables[0]"),
+    ],
+)
+def test_what_an_import_would_refuse_is_refused_at_its_field(cast, workflow, wrong, path):
+    kind = "bearer" if "allowed_variables" in wrong else "github"
+    with pytest.raises(TriggerRefused) as refused:
+        actions.make_trigger(workflow=workflow, document={"name": "new", "kind": kind, **wrong}, by=cast.owner)
+    assert [field.path for field in refused.value.fields] == [path]
+    assert refused.value.detail.startswith(f"{path}: ")
+    assert not Trigger.objects.exists()
+
+
+def test_what_a_trigger_names_is_not_taken_away(cast):
+    workflow = make_workflow(cast.team, cast.owner, document(variables=[{"name": "V", "value": "x"}]))
+    actions.make_trigger(
+        workflow=workflow, document={"kind": "bearer", "name": "in", "allowed_variables": ["V"]}, by=cast.owner
+    )
+    with pytest.raises(DocumentNotValid):
+        delete_variable(workflow, name="V", by=cast.owner)
+
+
+def test_a_first_group_does_not_leave_a_trigger_without_its_own(cast, workflow):
+    actions.make_trigger(workflow=workflow, document={**HOOK, "group": "default"}, by=cast.owner)
+    with pytest.raises(DocumentNotValid):
+        set_group(workflow, name="other", values={}, by=cast.owner)
+
+
+def test_a_trigger_that_an_import_dropped_bars_nothing(cast):
+    groups = [{"name": "old", "values": {}}]
+    raw = document(groups=groups, triggers=[{**HOOK, "group": "old"}])
+    workflow = make_workflow(cast.team, cast.owner, raw)
+    make_workflow(cast.team, cast.owner, document(raw["slug"], groups=[{"name": "new", "values": {}}]))
+    left = Trigger.objects.get()
+    assert (left.enabled, left.group, left.definition) == (
+        False,
+        "",
+        {"kind": "github", "name": "pulls", "enabled": False},
+    )
+    exported = io.BytesIO()
+    export_workflow(workflow, exported, by=cast.owner)
+    import_workflow(cast.team, cast.owner, exported.getvalue())
 
 
 @pytest.mark.parametrize("secret", ["short", "two\nlines of a secret", " \n"])
