@@ -19,11 +19,16 @@ from apps.workflows.bundle import Report
 from apps.workflows.documents import Raw
 from apps.workflows.errors import ImportRefused
 from apps.workflows.models import Workflow
+from engine.digests import code_tree
 from engine.document import WorkflowDocument
 from engine.graph import top_level_packages
 from engine.ids import uuid7
+from engine.places import WorkflowPlaces
+from engine.sandbox.errors import FileRefused
 
 KEEP_S = 24 * 3600
+CODE_CHANGED = "code.changed"
+"""The audit trail's word for another code tree; its data has the digests before and after."""
 
 
 def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Report | None = None) -> Workflow:
@@ -82,12 +87,14 @@ def _install(workflow: Workflow, arrival: _Arrival) -> Workflow:
     swap = tree.Swap(arrival.staging, target, arrival.report)
     try:
         with gate.exclusive(workflow), swap:
+            before = _files_of(target)
             swap.apply()
+            arrival.report.tell_files(before, _files_of(target))
             arrival.report.revision = _write_rows(workflow, arrival)
     except BaseException as wrong:
         if arrival.report.created:
             shutil.rmtree(target.root, ignore_errors=True)
-        if isinstance(wrong, IntegrityError):
+        if isinstance(wrong, IntegrityError) and _is_taken(workflow):
             raise ImportRefused(
                 f"{workflow.slug} is being imported by someone else. Nothing was imported. Try again.", status=409
             ) from wrong
@@ -97,9 +104,15 @@ def _install(workflow: Workflow, arrival: _Arrival) -> Workflow:
     return workflow
 
 
+def _is_taken(workflow: Workflow) -> bool:
+    """Whether another import was first with the slug; any other refusal of the database is a fault of ours."""
+    return Workflow.objects.filter(team=workflow.team, slug=workflow.slug).exclude(pk=workflow.pk).exists()
+
+
 @transaction.atomic
 def _write_rows(workflow: Workflow, arrival: _Arrival) -> int:
-    by = arrival.by
+    by, report = arrival.by, arrival.report
+    before = Workflow.objects.filter(pk=workflow.pk).values_list("revision", flat=True).first()
     saving.write_document(workflow, arrival.raw, arrival.document, by)
     # The workflow's own database last: what it applies is not taken back by this transaction.
     for section in sorted(portable.sections(), key=lambda section: section.SECTION.startswith("db/")):
@@ -111,7 +124,20 @@ def _write_rows(workflow: Workflow, arrival: _Arrival) -> int:
         by=by,
         data={"slug": workflow.slug, "revision": workflow.revision},
     )
+    report.plan_changed = workflow.revision != before
+    if report.code_changed:
+        digests = {"before": report.code_before, "after": report.code_after, "revision": workflow.revision}
+        audit.record(CODE_CHANGED, workflow, team=workflow.team, by=by, data=digests)
     return workflow.revision
+
+
+def _files_of(target: WorkflowPlaces) -> tuple[str, bytes]:
+    """The digest of the code, empty when it cannot be read (an import may be what mends that), and the requirements."""
+    try:
+        digest = code_tree(target.code).digest
+    except FileRefused:
+        digest = ""
+    return digest, target.requirements.read_bytes() if target.requirements.exists() else b""
 
 
 def _staging_folder(team: Team) -> Path:

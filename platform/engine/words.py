@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -52,6 +52,9 @@ Many = Annotated[tuple[T, ...], Strict(strict=False)]
 
 Omittable = Annotated[T | None, BeforeValidator(_not_null)]
 """A key that may be left out, and is None then. `null` written out is refused."""
+
+Value = Annotated[JsonValue, BeforeValidator(_not_null), Field(json_schema_extra={"not": {"type": "null"}})]
+"""Any JSON but null, which is no value."""
 
 StepId = Annotated[str, Field(pattern=STEP_ID)]
 Slug = Annotated[str, Field(pattern=STEP_ID)]

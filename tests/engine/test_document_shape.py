@@ -96,6 +96,11 @@ def test_an_unknown_key_is_refused_with_the_path_to_it(raw: dict[str, Any], path
         (workflow(scripted("gate", next_step_id=None)), "$.plan.steps[0].next_step_id"),
         (workflow(scripted("gate", limits={"cpu_s": None})), "$.plan.steps[0].limits.cpu_s"),
         (workflow(groups=None), "$.groups"),
+        (workflow(variables=[{"name": "A", "value": None}]), "$.variables[0].value"),
+        (
+            workflow(variables=[{"name": "A", "value": 1}], groups=[{"name": "g", "values": {"A": None}}]),
+            "$.groups[0].values.A",
+        ),
         (
             workflow(triggers=[{"kind": "github", "name": "g", "mappings": {"group": None}}]),
             "$.triggers[0].mappings.group",
@@ -228,8 +233,8 @@ def test_whatever_is_sent_is_refused_with_paths_and_never_breaks_it(value: Any):
     assert all(problem.path.startswith("$") and problem.code and problem.message for problem in caught.value.problems)
 
 
-@given(JSON)
-def test_any_json_is_a_value_of_a_variable(value: Any):
+@given(JSON.filter(lambda value: value is not None))
+def test_any_json_but_null_is_a_value_of_a_variable(value: Any):
     parsed = document.parse_workflow(workflow(variables=[{"name": "A", "value": value}]))
 
     assert parsed.variables[0].value == value

@@ -7,12 +7,15 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import IntegrityError
 
+from apps.accounts.models import Audit
 from apps.workflows import definition, importing, places, portable
 from apps.workflows.actions import import_workflow
 from apps.workflows.bundle import Report
-from apps.workflows.errors import ImportRefused
-from apps.workflows.models import PlanRevision, Workflow
+from apps.workflows.errors import DocumentNotValid, ImportRefused
+from apps.workflows.models import PlanRevision, Variable, Workflow
+from engine.digests import code_tree
 from tests.factories import default_files, document, make_team, make_workflow, step, write_folder
 from tests.workflows import archives
 
@@ -158,6 +161,40 @@ def test_an_update_goes_through_no_link_that_a_step_planted(tmp_path):
     assert list(outside.iterdir()) == []
 
 
+def test_a_slug_that_another_import_took_meanwhile_is_said_to_be_taken(monkeypatch):
+    cast = make_team()
+    target = importing._target
+
+    def late(*given):
+        found = target(*given)
+        monkeypatch.setattr(importing, "_target", target)
+        make_workflow(cast.team, cast.editor, document("one"))
+        return found
+
+    monkeypatch.setattr(importing, "_target", late)
+    with pytest.raises(ImportRefused, match="being imported by someone else") as refused:
+        make_workflow(cast.team, cast.editor, document("one"))
+    assert refused.value.status == 409
+
+
+def test_another_refusal_of_the_database_is_not_said_to_be_another_import(monkeypatch):
+    class Section(BrokenSection):
+        def load(self, workflow, document, by):
+            Variable.objects.create(workflow=workflow, name="A", value=None)
+
+    cast = make_team()
+    monkeypatch.setattr(portable, "sections", lambda: (Section(),))
+    with pytest.raises(IntegrityError):
+        make_workflow(cast.team, cast.editor, document("one"))
+    assert not Workflow.objects.filter(slug="one").exists()
+
+
+def test_a_variable_without_a_value_is_refused_by_its_path():
+    cast = make_team()
+    with pytest.raises(DocumentNotValid, match=r"\$\.variables\[0\]\.value"):
+        make_workflow(cast.team, cast.editor, document("one", variables=[{"name": "A", "value": None}]))
+
+
 def test_the_same_plan_again_makes_no_revision_and_another_one_does():
     cast = make_team()
     raw = document("one")
@@ -257,3 +294,37 @@ def test_the_command_lists_each_place_that_is_wrong(tmp_path):
     folder = write_folder(tmp_path / "sent", document(steps=[step(colour="red")]), {})
     with pytest.raises(CommandError, match=r"\$\.plan\.steps\[0\]\.colour"):
         call_command("import_workflow", str(folder), team=cast.team.slug, user=cast.editor.username)
+
+
+def test_an_update_says_whether_code_and_plan_changed_and_leaves_a_trace(tmp_path):
+    cast = make_team()
+    raw = document("by-hand")
+
+    def sent(files, raw=raw):
+        out = StringIO()
+        folder = write_folder(tmp_path / str(len(list(tmp_path.iterdir()))), raw, {**default_files(raw), **files})
+        call_command("import_workflow", str(folder), team=cast.team.slug, user=cast.editor.username, stdout=out)
+        return out.getvalue()
+
+    changes = Audit.objects.filter(action="code.changed", team=cast.team)
+    sent({})
+    assert "code unchanged, plan unchanged (revision 1)" in sent({})
+    assert not changes.exists()
+    assert "code changed, plan unchanged (revision 1)" in sent({"code/hello/main.py": "print(2)\n"})
+    found = changes.get()
+    workflow = Workflow.objects.get(team=cast.team, slug="by-hand")
+    assert found.object_id == str(workflow.pk)
+    assert found.data["before"] != found.data["after"] == code_tree(places.places_of(workflow).code).digest
+    two = document("by-hand", steps=[step(), step("second")])
+    assert "plan changed (revision 2)" in sent({}, two)
+    assert "requirements changed" in sent({"requirements.txt": "six\n"}, two)
+
+
+def test_the_command_says_each_place_that_is_wrong_once_and_with_one_full_stop(tmp_path):
+    cast = make_team()
+    folder = write_folder(tmp_path / "sent", document(steps=[step(colour="red", shape="round")]), {})
+    with pytest.raises(CommandError) as refused:
+        call_command("import_workflow", str(folder), team=cast.team.slug, user=cast.editor.username)
+    text = str(refused.value)
+    assert text.count("[0].colour") == text.count("[0].shape") == 1, text
+    assert ".." not in text.replace("...", ""), text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from engine.document.entries import Schedule, Trigger
 from engine.document.steps import Plan
-from engine.words import EnvironmentName, GroupName, LongText, Many, Omittable, Shape, Slug, Title
+from engine.words import EnvironmentName, GroupName, LongText, Many, Omittable, Shape, Slug, Title, Value
 
 CURRENT_LAYOUT = 1
 CURRENT_CONTRACT = "1.0.44"
@@ -18,7 +18,7 @@ class Variable(Shape):
     """A value with a name; each group may give it another. Steps read it as `VAR_<name>`."""
 
     name: EnvironmentName
-    value: JsonValue
+    value: Value
     description: LongText = ""
 
 
@@ -26,7 +26,7 @@ class Group(Shape):
     """A named set of values. A variable that is missing in it keeps its default."""
 
     name: GroupName
-    values: dict[EnvironmentName, JsonValue] = Field(default={})
+    values: dict[EnvironmentName, Value] = Field(default={})
     enabled: bool = True
 
 
