@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 
@@ -36,6 +37,17 @@ def advance_run(run_id: str) -> None:
             # Whatever it was, the run must not stay with a worker that gave it up.
             logger.exception("A fault of ours ended the work on run %s.", run_id)
             _give_up(lease)
+
+
+def prepare() -> None:
+    """What a process needs for its first run, before the cluster forks: by itself each would take half a second for it.
+
+    It opens nothing that a fork must not share. A sandbox that is refused here is told by the first run.
+    """
+    from apps.runs import advance, attempts  # noqa: F401 - heavy: only the worker needs them
+
+    with contextlib.suppress(SandboxRefused):
+        attempts.host_tools()
 
 
 def _give_up(lease: Lease) -> None:

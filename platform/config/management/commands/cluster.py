@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from apps.runs import queue, whereabouts
+from apps.runs import queue, tasks, whereabouts
 from apps.runs.supervisor import cluster
 
 
@@ -24,4 +24,5 @@ class Command(BaseCommand):
         # Without its supervisor it finishes the running steps and takes nothing more.
         cluster.die_with(os.getppid(), signal.SIGTERM)
         whereabouts.work_for(options["worker"])
+        tasks.prepare()
         queue.run_cluster(cluster.in_each_child)
