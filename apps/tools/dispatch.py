@@ -154,10 +154,13 @@ class _Service:
     def _from_receipt(self, grant: Grant, receipt: Receipt) -> Envelope:
         """The answer of a mutation that was made before: out of its receipt, never by doing it again."""
         database = self.desk.databases.of(grant.caller.team_id, grant.authority.workflow_id)
-        kept = writing.read_receipt(database, receipt.pk)
+        try:
+            kept = writing.read_receipt(database, receipt.pk)
+        except ToolFailure as failed:
+            return failure(Code.UNKNOWN, f"{_NOT_STORED} {failed.message}", failed.hint)
         if kept is not None and kept.applied:
             return Envelope(True, kept.result)
-        if kept is None and receipt.state in (State.INTENT, State.UNKNOWN):
+        if kept is None and receipt.state in (State.INTENT, State.UNKNOWN, State.APPLIED):
             return failure(Code.UNKNOWN, _NOT_STORED, _READ_RECEIPT)
         return failure(
             Code.CALL_CONFLICT,

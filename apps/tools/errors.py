@@ -34,6 +34,7 @@ class Code(enum.StrEnum):
     LIMIT_EXCEEDED = "limit_exceeded"
     RESULT_TOO_LARGE = "result_too_large"
     LEASE_LOST = "lease_lost"
+    DATABASE_ALTERED = "database_altered"
     UNKNOWN = "unknown"
     NOT_FOUND = "not_found"
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from apps.tools import driver, journal, ledger
 from apps.tools.catalogue import find
+from apps.tools.errors import Code, ToolFailure
 from apps.tools.identity import SessionFacts
 from apps.tools.journal import Entry, Journal, Row
 from apps.tools.ledger import Chain
@@ -86,7 +87,13 @@ def settle_chain(chain: Chain, opened: Journal) -> bool:
     databases = Databases()
     try:
         for receipt in intents:
-            kept = writing.settle(databases.of(chain.team_id, chain.workflow_id), _mark(receipt))
+            try:
+                kept = writing.settle(databases.of(chain.team_id, chain.workflow_id), _mark(receipt))
+            except ToolFailure as failed:
+                if failed.code != Code.DATABASE_ALTERED:
+                    raise
+                Receipt.objects.filter(pk=receipt.pk).update(state=State.UNKNOWN)
+                continue
             state = State.APPLIED if kept.applied else State.NOT_SENT
             Receipt.objects.filter(pk=receipt.pk).update(state=state, result=kept.result, settled_at=timezone.now())
             if not chain.is_sealed:
@@ -123,6 +130,8 @@ def read(work: Work, call_id: UUID) -> dict[str, Any] | None:
     if receipt.state in SETTLED_OUTCOMES and receipt.state != State.APPLIED:
         return _shown(receipt, receipt.state, receipt.result)
     kept = writing.settle(work.database, _mark(receipt))
+    if receipt.state == State.APPLIED and not kept.applied:  # it was answered as applied; its receipt is gone since
+        return _shown(receipt, State.APPLIED, receipt.result)
     state = State.APPLIED if kept.applied else State.NOT_SENT
     return _shown(receipt, state, kept.result)
 

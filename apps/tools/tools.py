@@ -103,9 +103,10 @@ class MutateWorkflowDb:
     def __init__(self, work: Work) -> None:
         self._database = work.database
         self._mark = work.mark
+        self._is_live = work.is_live
 
     def __call__(self, arguments: Mapping[str, Any]) -> Any:
-        return writing.mutate(self._database, _statements(arguments), self._mark)
+        return writing.mutate(self._database, _statements(arguments), self._mark, is_live=self._is_live)
 
 
 @tool(

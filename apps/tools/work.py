@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from apps.tools import driver
 from apps.tools.identity import SessionFacts
 from apps.tools.workflow_db.database import Database
 from apps.tools.workflow_db.writing import Mark
@@ -65,6 +66,13 @@ class Work:
         """The authority's workflow's database; there is no way to name another."""
         return self.databases.of(self.team_id, self.authority.workflow_id)
 
+    def is_live(self) -> bool:
+        """Whether the caller's session has not ended, now: it was live when the call was admitted."""
+        return driver.one(_LIVE, [self.caller.id]) is not None
+
     @property
     def mark(self) -> Mark:
         return Mark(self.call_id, self.caller.id, self.argument_digest, self.caller.run_id, self.fence)
+
+
+_LIVE = "SELECT 1 FROM tools_toolsession WHERE id = %s AND state = 'live'"

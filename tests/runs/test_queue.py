@@ -15,7 +15,6 @@ from django_q.core_signing import dumps
 from django_q.models import OrmQ
 from django_q.signing import BadSignature, SignedPackage
 
-
 from apps.accounts.models import Team
 from apps.runs import queue, tasks
 from apps.runs.models import Run

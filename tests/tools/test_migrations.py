@@ -125,6 +125,52 @@ def test_a_destructive_one_leaves_a_snapshot_and_a_plain_one_none(workflow):
     assert tables(workflow) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WITH z AS (SELECT 1) DELETE FROM a WHERE id = 1;",
+        "INSERT INTO a VALUES (1, 'lost') ON CONFLICT (id) DO UPDATE SET said = excluded.said;",
+        "WITH z AS (SELECT 1) REPLACE INTO a VALUES (1, 'lost');",
+        "CREATE TRIGGER t AFTER INSERT ON b BEGIN DELETE FROM a; END; INSERT INTO b VALUES (1);",
+        "ALTER TABLE a DROP COLUMN said;",
+        'ALTER /* c */ TABLE "a" RENAME COLUMN said TO told;',
+        "ALTER TABLE a RENAME TO z; DELETE FROM z;",
+        "DROP TABLE A;",
+    ],
+)
+def test_whatever_may_lose_rows_leaves_the_rows_as_they_were_before(workflow, text):
+    put(
+        workflow,
+        m0001="CREATE TABLE a (id INTEGER PRIMARY KEY, said); CREATE TABLE b (x); INSERT INTO a VALUES (1, 'x');",
+    )
+    workflow_db.apply_migrations(workflow)
+    put(workflow, m0002="CREATE TABLE c (x); INSERT INTO c VALUES (1);", m0003=text)
+    workflow_db.apply_migrations(workflow)
+    (snapshot,) = places_of(workflow).snapshots.iterdir()
+    with sqlite3.connect(snapshot) as raw:
+        assert raw.execute("SELECT id, said FROM a").fetchall() == [(1, "x")]
+        assert raw.execute("SELECT count(*) FROM sqlite_master WHERE name = 'c'").fetchone() == (0,)
+    raw.close()
+
+
+def test_nothing_is_copied_when_no_row_can_be_lost(workflow):
+    put(workflow, m0001="CREATE TABLE a (x); CREATE TABLE kept (x); INSERT INTO kept VALUES (1);")
+    workflow_db.apply_migrations(workflow)
+    put(
+        workflow, m0002="DROP TABLE a; CREATE TABLE n (x); INSERT INTO n VALUES (1); DELETE FROM n; SELECT * FROM kept;"
+    )
+    workflow_db.apply_migrations(workflow)
+    assert not places_of(workflow).snapshots.exists()
+
+
+def test_analyze_is_for_one_table_and_says_so(workflow):
+    put(workflow, m0001="CREATE TABLE a (x); CREATE INDEX i ON a (x); ANALYZE a; REINDEX a;")
+    workflow_db.apply_migrations(workflow)
+    put(workflow, m0002="ANALYZE;")
+    with pytest.raises(MigrationRefused, match="name one table: ANALYZE mine"):
+        workflow_db.apply_migrations(workflow)
+
+
 def test_a_script_is_taken_apart_where_sqlite_says_a_statement_ends():
     script = "SELECT ';'; -- ; \nCREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; SELECT 2; END; /* ; */ SELECT 3"
     assert [sql.first_word(each) for each in sql.statements_of(script)] == ["SELECT", "CREATE", "SELECT"]

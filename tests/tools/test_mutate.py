@@ -211,7 +211,7 @@ def test_a_trigger_of_the_workflow_cannot_reach_the_platforms_tables(db):
     raw = sqlite3.connect(db.path)
     raw.execute("CREATE TRIGGER spy AFTER INSERT ON log BEGIN DELETE FROM _pulse_receipts; END")
     raw.close()
-    assert refusal(db, "INSERT INTO log VALUES ('x')").code == Code.SQL_ERROR
+    assert refusal(db, "INSERT INTO log VALUES ('x')").code == Code.DATABASE_ALTERED
 
 
 def test_writers_in_many_threads_lose_nothing(db):

@@ -236,6 +236,9 @@ def test_a_value_beyond_its_bound_is_refused(db, sql):
 
 def test_a_callers_text_never_meets_a_statement_of_the_platform(db):
     """Compiled statements are kept by their text; the platform's carry a mark, so guessing the text gains nothing."""
+    with sqlite3.connect(db.path) as raw:
+        raw.execute("DROP VIEW spy")
+    raw.close()
     mark = Mark(uuid7(), uuid7(), "0" * 64, uuid7(), 1)
     writing.mutate(db, [Statement("INSERT INTO notes (who) VALUES ('x')", [None])], mark)
     for name in ("receipt", "fence", "applied", "tables"):

@@ -294,7 +294,8 @@ def test_a_name_that_is_no_tools_is_neither_stored_nor_answered(workflow, name, 
     world.end(step.session)
     stored = set(ToolCall.objects.values_list("tool", flat=True))
     (shown,) = stored
-    assert shown.startswith("unknown-") and len(shown) == 20
+    assert shown.startswith("unknown-")
+    assert len(shown) == 20
     assert shown in answer["error"]["message"]
     assert "query_workflow_db" in answer["error"]["hint"]
     assert OwnershipDiagnostic.objects.get().tool == shown

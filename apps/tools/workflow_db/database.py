@@ -17,13 +17,15 @@ from urllib.parse import quote
 from uuid import UUID
 
 from apps.tools.errors import Code, ToolFailure
-from apps.tools.workflow_db import hints, reserved
+from apps.tools.workflow_db import hints, reserved, watch
+from apps.tools.workflow_db.functions import Functions
 from apps.tools.workflow_db.guard import READ_PRAGMAS, Guard, Mode
 from apps.tools.workflow_db.regexp import Regexp
 
 TIME_LIMIT_S = 10.0
 BUSY_S = 5.0
-VALUE_LIMIT = 8 * 1024 * 1024
+FENCE_PATIENCE_S = 60.0
+VALUE_LIMIT = 2 * 1024 * 1024
 MAX_PAGES = 1024 * 1024  # of 4 KiB
 PROGRESS_OPS = 20_000
 KEPT_OPEN = 8
@@ -34,10 +36,12 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 200,
     sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1000,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 32_766,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 20,
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 
+INSTRUCTIONS = {Mode.READ: 25_000, Mode.WRITE: 25_000, Mode.MIGRATE: 100_000}  # of one statement, as compiled
 TABLE_FUNCTIONS = ("json_each('[]')", "json_tree('[]')", *(f"pragma_{name}" for name in sorted(READ_PRAGMAS)))
 
 
@@ -49,7 +53,10 @@ class Connection:
         self._caller_mode = mode
         self._guard = Guard()
         self._regexp = Regexp(lambda: self._deadline)
+        self._functions = Functions(lambda: self._deadline, VALUE_LIMIT)
+        self._sound_at: int | None = None
         self._deadline = float("inf")
+        self._seconds = TIME_LIMIT_S
         self._ended = False
         self.timed_out = False
         suffix = "?mode=ro" if mode is Mode.READ else "?mode=rw"
@@ -61,12 +68,15 @@ class Connection:
     def _prepare(self) -> None:
         raw = self.raw
         raw.execute("PRAGMA foreign_keys=ON")
-        raw.execute("PRAGMA trusted_schema=OFF")
+        # On: views, triggers and checks may use our functions. What they may not use, the guard denies as elsewhere.
+        raw.execute("PRAGMA trusted_schema=ON")
         raw.execute("PRAGMA synchronous=NORMAL")
         raw.execute("PRAGMA cache_size=-8000")
         raw.execute(f"PRAGMA max_page_count={MAX_PAGES}").fetchone()
         for limit, value in LIMITS.items():
             raw.setlimit(limit, value)
+        raw.setlimit(sqlite3.SQLITE_LIMIT_VDBE_OP, INSTRUCTIONS[self._caller_mode])
+        self._functions.offer(raw)
         raw.create_function("regexp", 2, self._regexp, deterministic=True)
         # SQLite declares table functions at their first use, which the guard would deny.
         raw.execute(f"SELECT 0 FROM {', '.join(TABLE_FUNCTIONS)} LIMIT 0")  # noqa: S608 - constants
@@ -88,17 +98,50 @@ class Connection:
     @contextmanager
     def for_caller(self, seconds: float = TIME_LIMIT_S) -> Iterator[sqlite3.Connection]:
         """Statements of a caller: guarded, bounded in time, errors as ToolFailure with the likely fix."""
-        self._guard.mode, self._guard.why, self._regexp.problem = self._caller_mode, "", ""
-        self._deadline, self.timed_out = time.monotonic() + seconds, False
+        self._guard.mode, self._guard.why = self._caller_mode, ""
+        self._regexp.problem = self._functions.problem = ""
+        self._deadline, self._seconds, self.timed_out = time.monotonic() + seconds, seconds, False
         if self._ended:
             raise _tools_closed()
+        running = watch.watch
+        running.begin(self.raw, self._deadline)
         try:
             yield self.raw
-        except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+            self.check_time()
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
+            running.end(self.raw)
             self._guard.mode = Mode.PLATFORM  # the hint looks names up
             raise self._failure(error) from None
         finally:
+            running.end(self.raw)
             self._guard.mode, self._deadline = Mode.PLATFORM, float("inf")
+
+    def check_time(self) -> None:
+        """Raises ToolFailure when the bound of `for_caller` is passed, or the connection was ended."""
+        if self._ended:
+            raise _tools_closed()
+        if time.monotonic() > self._deadline:
+            raise self._too_long()
+
+    @property
+    def touched(self) -> set[str]:
+        """The tables, in small letters, whose rows the statements of a migration wrote, or which they dropped."""
+        return self._guard.touched
+
+    def check_reserved(self) -> None:
+        """Raises ToolFailure (`database_altered`) when the platform's own tables are not as it made them."""
+        (version,) = self.for_platform(self.statements.schema_version).fetchone()
+        if version == self._sound_at:
+            return
+        faults = reserved.faults(self.for_platform(self.statements.reserved).fetchall())
+        if faults:
+            raise ToolFailure(
+                Code.DATABASE_ALTERED,
+                f"The workflow's database holds what reaches into the platform's own tables: {', '.join(faults)}."
+                " Its receipts cannot be relied on. Nothing was changed.",
+                "Take these out of the database, or restore it from a snapshot.",
+            )
+        self._sound_at = version
 
     def for_platform(self, statement: str, parameters: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         """One of `self.statements`."""
@@ -125,18 +168,30 @@ class Connection:
         if self._ended:
             return _tools_closed()
         if self.timed_out or time.monotonic() > self._deadline:
+            return self._too_long()
+        if isinstance(error, MemoryError):
             return ToolFailure(
                 Code.LIMIT_EXCEEDED,
-                f"The statement did not finish within {TIME_LIMIT_S:g} s and was ended. Nothing was changed.",
-                "Narrow it with WHERE, add an index by a migration, or take it in parts.",
+                "The statement is too long once it is compiled. Nothing was done.",
+                "Take it in parts: several statements, or one with `param_sets`.",
             )
         if "locked" in str(error):
             return ToolFailure(Code.BUSY, f"The workflow's database stayed locked: {error}.", "Try again.")
         if self._regexp.problem:
             return ToolFailure(Code.SQL_ERROR, self._regexp.problem, "Use a simpler pattern, LIKE or GLOB.")
+        if self._functions.problem:
+            problem = self._functions.problem
+            return ToolFailure(Code.SQL_ERROR, f"{problem}.", hints.likely_fix(self, problem, ""))
         why = self._guard.why
         message = f"Refused: {why}." if why and _is_denial(error) else f"{error}"
         return ToolFailure(Code.SQL_ERROR, message, hints.likely_fix(self, str(error), why))
+
+    def _too_long(self) -> ToolFailure:
+        return ToolFailure(
+            Code.LIMIT_EXCEEDED,
+            f"The statement did not finish within {self._seconds:g} s and was ended. Nothing was changed.",
+            "Narrow it with WHERE, add an index by a migration, or take it in parts.",
+        )
 
     def tables(self) -> list[tuple[str, str, str]]:
         """(name, table or view, SQL) of all that a caller may see."""
@@ -147,6 +202,7 @@ class Connection:
 
     def close(self) -> None:
         self.raw.close()
+        self._functions.close()
 
 
 class Database:
@@ -211,14 +267,29 @@ def make(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
         raw = sqlite3.connect(path, isolation_level=None, timeout=BUSY_S, check_same_thread=False)
         _make_tables(raw)
+        raw.set_authorizer(Guard())  # nothing of the workflow's runs inside what we write with it
         _keep(path, raw)
 
 
 def raise_fence(path: Path, run_id: UUID, fence: int) -> None:
-    """From now on a writer with a lower fence of this run changes nothing: `writing.mutate` compares."""
-    make(path)
-    with _keeping:
-        _kept[path].raw.execute(reserved.RAISE_FENCE, (str(run_id), fence))
+    """From now on a writer with a lower fence of this run changes nothing: `writing.mutate` compares.
+
+    Waits for a statement that still holds the lock: it ends at its bound.
+    """
+    until = time.monotonic() + FENCE_PATIENCE_S
+    while True:
+        try:
+            make(path)
+            with _keeping:
+                _kept[path].raw.execute(reserved.RAISE_FENCE, (str(run_id), fence))
+        except sqlite3.DatabaseError as error:
+            if _is_denial(error):
+                return  # a trigger on the platform's tables: nothing is mutated there at all
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        else:
+            return
+        time.sleep(0.05)
 
 
 def _make_tables(raw: sqlite3.Connection) -> None:

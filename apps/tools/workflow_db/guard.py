@@ -25,7 +25,19 @@ READ_PRAGMAS = frozenset(
 )
 NO_ARGUMENT = frozenset({"page_count", "page_size", "user_version"})
 DENIED_FUNCTIONS = frozenset(
-    {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "sqlite_compileoption_get", "zipfile"}
+    {
+        "edit",
+        "fts3_tokenizer",
+        "fts5",
+        "load_extension",
+        "readfile",
+        "rtreecheck",
+        "rtreenode",
+        "sqlite_compileoption_get",
+        "sqlite_log",
+        "writefile",
+        "zipfile",
+    }
 )
 DDL_HINT = (
     "Tables are changed by a file under db/migrations, which the platform applies. Tools only read and write rows."
@@ -49,14 +61,17 @@ class Guard:
     def __init__(self) -> None:
         self.mode = Mode.PLATFORM
         self.why = ""
+        self.touched: set[str] = set()
 
     def __call__(
-        self, action: int, first: str | None, second: str | None, _database: str | None, _source: str | None
+        self, action: int, first: str | None, second: str | None, _database: str | None, source: str | None
     ) -> int:
         if self.mode is Mode.PLATFORM:
-            return sqlite3.SQLITE_OK
+            # `source` is the trigger or view that asks: nothing of a workflow's runs inside a statement of ours.
+            return sqlite3.SQLITE_OK if source is None else sqlite3.SQLITE_DENY
         why = self._denied(action, first or "", second)
         if why is None:
+            self._note(action, first or "", second or "")
             return sqlite3.SQLITE_OK
         self.why = why
         return sqlite3.SQLITE_DENY
@@ -72,7 +87,16 @@ class Guard:
             return _pragma(first.lower(), second)
         if action in _ROWS:
             return self._writing(first)
-        return self._other(action, first)
+        return self._other(action, first, second or "")
+
+    def _note(self, action: int, first: str, second: str) -> None:
+        """Which tables may lose rows. A REPLACE deletes without asking: to write is enough."""
+        if self.mode is not Mode.MIGRATE:
+            return
+        if action in _ROWS or action == sqlite3.SQLITE_DROP_TABLE:
+            self.touched.add(first.lower())
+        elif action == sqlite3.SQLITE_ALTER_TABLE:
+            self.touched.add(second.lower())
 
     def _reading(self, table: str) -> str | None:
         name = table.lower()
@@ -92,16 +116,18 @@ class Guard:
             return f"{table} cannot be written"
         return None
 
-    def _other(self, action: int, first: str) -> str | None:
+    def _other(self, action: int, first: str, second: str) -> str | None:
         if action in _FILES:
             return "ATTACH, DETACH and what reaches other files are not offered: a workflow has one database"
         if action in _TRANSACTIONS:
             return "transactions are the platform's: each call is one, all its statements or none"
         if self.mode is not Mode.MIGRATE:
             return f"the structure of the database cannot be changed here. {DDL_HINT}"
-        if first.lower().startswith(RESERVED):
-            return f"names that begin with {RESERVED} are the platform's own"
-        return None
+        if not any(name.lower().startswith(RESERVED) for name in (first, second)):
+            return None
+        if action == sqlite3.SQLITE_ANALYZE:
+            return "ANALYZE without a name takes the platform's own tables too; name one table: ANALYZE mine"
+        return f"names that begin with {RESERVED} are the platform's own"
 
 
 def _pragma(name: str, argument: str | None) -> str | None:

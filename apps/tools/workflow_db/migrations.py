@@ -5,23 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from apps.tools.errors import MigrationRefused, ToolFailure
 from apps.tools.workflow_db.database import Connection, make
-from apps.tools.workflow_db.guard import Mode
-from apps.tools.workflow_db.sql import statements_of, without_lead
+from apps.tools.workflow_db.guard import RESERVED, Mode
+from apps.tools.workflow_db.sql import check_copies, statements_of, without_lead
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.sql")
 LARGEST = 1024 * 1024
 SECONDS = 60.0
-_DESTRUCTIVE = re.compile(
-    r"(DROP|DELETE|UPDATE|REPLACE|INSERT\s+OR\s+REPLACE|ALTER\s+TABLE\s+.+?\s+(DROP|RENAME))\b",
-    re.IGNORECASE | re.DOTALL,
-)
+_NAME_IN_SQL = r"""(?:"(?:[^"]|"")*"|\[[^\]]*\]|`(?:[^`]|``)*`|[\w$]+)"""
+_ADDS_COLUMN = re.compile(rf"ALTER\s+TABLE\s+{_NAME_IN_SQL}(?:\s*\.\s*{_NAME_IN_SQL})?\s+ADD\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,6 @@ class Migration:
     def digest(self) -> str:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
-    @property
-    def is_destructive(self) -> bool:
-        return any(_DESTRUCTIVE.match(without_lead(statement)) for statement in statements_of(self.sql))
-
 
 def apply(path: Path, migrations: Sequence[Migration], *, snapshots: Path, now: datetime) -> list[str]:
     """Apply what is not applied yet, all in one transaction; returns the names. A snapshot first when rows may be lost.
@@ -46,7 +42,7 @@ def apply(path: Path, migrations: Sequence[Migration], *, snapshots: Path, now: 
     make(path)
     connection = Connection(path, mode=Mode.MIGRATE)
     try:
-        return _apply(connection, sorted(migrations, key=lambda each: each.name), snapshots, now)
+        return _apply(path, connection, sorted(migrations, key=lambda each: each.name), snapshots, now)
     finally:
         connection.close()
 
@@ -65,17 +61,20 @@ def check(migrations: Sequence[Migration]) -> None:
         statements_of(migration.sql, name=migration.name)
 
 
-def _apply(connection: Connection, migrations: Sequence[Migration], snapshots: Path, now: datetime) -> list[str]:
+def _apply(
+    path: Path, connection: Connection, migrations: Sequence[Migration], snapshots: Path, now: datetime
+) -> list[str]:
     check(migrations)
     pending = _pending(connection, migrations)
     if not pending:
         return []
-    snapshot = ""
-    if any(migration.is_destructive for migration in pending) and connection.tables():
-        snapshot = _snapshot(connection, snapshots, pending[0].name, now)
     with connection.writing():
-        for migration in _pending(connection, pending):
+        waiting = _pending(connection, pending)
+        for migration in waiting:
             _run(connection, migration)
+        _check_reserved(connection)
+        snapshot = _snapshot(path, snapshots, pending[0].name, now) if _may_lose_rows(path, connection.touched) else ""
+        for migration in waiting:
             connection.for_platform(
                 connection.statements.add_migration, (migration.name, migration.digest, snapshot or None)
             )
@@ -95,9 +94,13 @@ def _pending(connection: Connection, migrations: Sequence[Migration]) -> list[Mi
 
 def _run(connection: Connection, migration: Migration) -> None:
     for number, statement in enumerate(statements_of(migration.sql, name=migration.name), start=1):
+        touched = set(connection.touched)
         try:
+            check_copies(statement)
             with connection.for_caller(SECONDS) as raw:
                 raw.execute(statement).fetchall()
+            if _ADDS_COLUMN.match(without_lead(statement)):
+                connection.touched.intersection_update(touched)
         except ToolFailure as failed:
             raise MigrationRefused(
                 f"db/migrations/{migration.name}, statement {number}: {failed.message} {failed.hint}".strip()
@@ -105,13 +108,35 @@ def _run(connection: Connection, migration: Migration) -> None:
             ) from None
 
 
-def _snapshot(connection: Connection, snapshots: Path, name: str, now: datetime) -> str:
+def _check_reserved(connection: Connection) -> None:
+    try:
+        connection.check_reserved()
+    except ToolFailure as failed:
+        raise MigrationRefused(
+            f"{failed.message} Names that begin with {RESERVED} are the platform's own, also within views, triggers,"
+            " keys and comments. Nothing was applied."
+        ) from None
+
+
+def _may_lose_rows(path: Path, touched: Collection[str]) -> bool:
+    """True when a table that the migrations wrote or dropped held rows before them: the open transaction is not seen
+    from here."""
+    with closing(_before(path)) as raw:
+        tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        held = [name.replace('"', '""') for name in tables if name.lower() in touched]
+        return any(raw.execute(f'SELECT EXISTS (SELECT 1 FROM "{name}")').fetchone()[0] for name in held)  # noqa: S608
+
+
+def _snapshot(path: Path, snapshots: Path, name: str, now: datetime) -> str:
+    """The database as it was before the open transaction."""
     snapshots.mkdir(parents=True, exist_ok=True, mode=0o700)
     target = snapshots / f"{now:%Y%m%dT%H%M%S%fZ}-before-{name.removesuffix('.sql')}.sqlite3"
-    copy = sqlite3.connect(target)
-    try:
-        connection.raw.backup(copy)
-    finally:
-        copy.close()
+    with closing(_before(path)) as raw, closing(sqlite3.connect(target)) as copy:
+        raw.backup(copy)
     target.chmod(0o600)
     return target.name
+
+
+def _before(path: Path) -> sqlite3.Connection:
+    """A second connection: what is not committed is seen by the first alone."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)

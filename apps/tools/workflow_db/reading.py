@@ -8,7 +8,7 @@ from typing import Any
 from apps.tools.errors import Code, ToolFailure
 from apps.tools.workflow_db import values
 from apps.tools.workflow_db.database import TIME_LIMIT_S, Database
-from apps.tools.workflow_db.sql import first_word
+from apps.tools.workflow_db.sql import check_copies, first_word
 
 MAX_ROWS = 10_000
 DEFAULT_ROWS = 500
@@ -36,6 +36,7 @@ def query(
             f"Refused: this tool reads; {word or 'an empty text'} does not. Nothing was done.",
             f"Begin with {', '.join(sorted(READING_WORDS))}; mutate_workflow_db takes INSERT, UPDATE and DELETE.",
         )
+    check_copies(sql)
     bound = values.parameters(parameters)
     with database.reader.for_caller(seconds) as raw:
         cursor = raw.execute(sql, bound)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import sqlite3
+from collections.abc import Iterable
+from functools import cache
 
 RECEIPTS = """
 CREATE TABLE IF NOT EXISTS _pulse_receipts (
@@ -21,6 +25,30 @@ RAISE_FENCE = (
     " ON CONFLICT (run_id) DO UPDATE SET fence = max(fence, excluded.fence)"
 )
 TABLES = (RECEIPTS, FENCES, MIGRATIONS)
+"""Their text is compared with what a database holds: to change one, change it in the databases too."""
+Object = tuple[str, str, str, str | None]
+"""Type, name, table and SQL, as sqlite_master has them."""
+_NAMES_US = re.compile(r"(?<![\w$])_pulse_", re.IGNORECASE)
+
+
+def faults(found: Iterable[Object]) -> list[str]:
+    """What concerns the platform's tables and is not the platform's, and what of the platform's is missing."""
+    ours = _as_made()
+    there = {each for each in found if each in ours or any(_NAMES_US.search(text or "") for text in each[1:])}
+    return [
+        *(f"the {kind} {name}" for kind, name, _, _ in sorted(there - ours, key=str)),
+        *(f"no {kind} {name} as it was made" for kind, name, _, _ in sorted(ours - there, key=str)),
+    ]
+
+
+@cache
+def _as_made() -> frozenset[Object]:
+    raw = sqlite3.connect(":memory:")
+    for table in TABLES:
+        raw.execute(table)
+    made = frozenset(raw.execute(_TEXTS["reserved"]))
+    raw.close()
+    return made
 
 
 class Statements:
@@ -43,6 +71,8 @@ class Statements:
     tables: str
     indexes: str
     columns: str
+    reserved: str
+    schema_version: str
 
 
 _TEXTS = {
@@ -61,6 +91,11 @@ _TEXTS = {
         "INSERT INTO _pulse_migrations (name, digest, snapshot, at)"
         " VALUES (?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
     ),
+    "reserved": (
+        "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name LIKE '%\\_pulse\\_%' ESCAPE '\\'"
+        " OR tbl_name LIKE '\\_pulse\\_%' ESCAPE '\\' OR sql LIKE '%\\_pulse\\_%' ESCAPE '\\'"
+    ),
+    "schema_version": "PRAGMA schema_version",
     "tables": (
         "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view')"
         " AND name NOT LIKE '\\_pulse\\_%' ESCAPE '\\' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
-from apps.tools.errors import MigrationRefused
+from apps.tools.errors import Code, MigrationRefused, ToolFailure
 
 _SPACE = re.compile(r"(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))+", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]+")
@@ -41,3 +43,67 @@ def statements_of(script: str, *, name: str = "the script") -> list[str]:
 
 
 _PIECE = re.compile(r"[^;]*;|[^;]+")
+
+
+MOST_COPIES = 5000
+DEEPEST = 200
+_TOKEN = re.compile(
+    r"""(?P<skip>'(?:[^']|'')*'|--[^\n]*|/\*.*?(?:\*/|\Z))"""
+    r"""|"(?P<double>(?:[^"]|"")*)"|\[(?P<square>[^\]]*)\]|`(?P<back>(?:[^`]|``)*)`|(?P<word>[^\W\d][\w$]*)|(?P<paren>[()])""",
+    re.DOTALL,
+)
+_WITH = re.compile(r"\bWITH\b", re.IGNORECASE)
+
+
+def check_copies(sql: str) -> None:
+    """Raises ToolFailure for tables of WITH that name each other so often that SQLite would not end compiling them.
+
+    It copies such a table at each place that names it, and what that one names in turn, and looks at no clock then.
+    """
+    if _WITH.search(sql) is None:
+        return
+    pieces = [
+        next(filter(None, (found["double"], found["square"], found["back"], found["word"], found["paren"])), "").lower()
+        for found in _TOKEN.finditer(sql)
+        if not found["skip"]
+    ]
+    bodies = _bodies(pieces)
+    copies: dict[str, int] = {}
+    if any(_copies(name, bodies, copies, frozenset()) > MOST_COPIES for name in bodies):
+        raise ToolFailure(
+            Code.LIMIT_EXCEEDED,
+            f"The tables of WITH would be copied more than {MOST_COPIES} times. Nothing was done.",
+            "Name each of them fewer times within the others.",
+        )
+
+
+def _bodies(pieces: Sequence[str]) -> Mapping[str, list[str]]:
+    """What stands in the parentheses after each `name AS`, or `name (...) AS`."""
+    closes: dict[int, int] = {}
+    opened: list[int] = []
+    for place, piece in enumerate(pieces):
+        if piece == "(":
+            opened.append(place)
+        elif piece == ")" and opened:
+            closes[opened.pop()] = place
+    opens = {end: start for start, end in closes.items()}
+    bodies: dict[str, list[str]] = defaultdict(list)
+    for place, piece in enumerate(pieces):
+        if piece != "as" or place == 0:
+            continue
+        start = place + 1
+        while pieces[start : start + 1] in (["not"], ["materialized"]):
+            start += 1
+        if start in closes:
+            named = opens.get(place - 1, place) - 1
+            bodies[pieces[named]].extend(pieces[start + 1 : closes[start]])
+    return bodies
+
+
+def _copies(name: str, bodies: Mapping[str, list[str]], known: dict[str, int], within: frozenset[str]) -> int:
+    if name in within or len(within) > DEEPEST:
+        return 1
+    if name not in known:
+        inner = within | {name}
+        known[name] = 1 + sum(_copies(each, bodies, known, inner) for each in bodies[name] if each in bodies)
+    return known[name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 from apps.tools.errors import Code, ToolFailure
 from apps.tools.workflow_db import values
 from apps.tools.workflow_db.database import TIME_LIMIT_S, Connection, Database
-from apps.tools.workflow_db.sql import first_word
+from apps.tools.workflow_db.sql import check_copies, first_word
 
 WRITING_WORDS = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "WITH"})
 MAX_STATEMENTS = 200
@@ -51,23 +51,32 @@ class Kept:
     at: str
 
 
-def mutate(database: Database, statements: Sequence[Statement], mark: Mark) -> dict[str, Any]:
+def mutate(
+    database: Database, statements: Sequence[Statement], mark: Mark, *, is_live: Callable[[], bool] = lambda: True
+) -> dict[str, Any]:
     """Apply the statements, all or none, and keep the receipt in the same transaction.
 
-    Raises ToolFailure, and nothing was changed: an SQL error, a time limit, a lock, a lost lease (`lease_lost`), a
-    call that was settled as never sent (`call_conflict`).
+    `is_live` is asked last, before the commit. Raises ToolFailure, and nothing was changed: an SQL error, a time limit,
+    a lock, a lost lease (`lease_lost`), a call that was settled as never sent (`call_conflict`), a session that has
+    ended meanwhile (`session_ended`), a database whose receipts are not the platform's any more (`database_altered`).
     """
     for statement in statements:
         _check_word(statement.sql)
+        check_copies(statement.sql)
     writer = database.writer
     with writer.writing():
+        writer.check_reserved()
         _check_fence(writer, mark)
         result = _run(writer, statements)
         _add_receipt(writer, mark, APPLIED, result)
+        if not is_live():
+            raise ToolFailure(Code.SESSION_ENDED, "The session ended during the call. Nothing was changed.")
     return result
 
 
 def read_receipt(database: Database, call_id: UUID) -> Kept | None:
+    """Raises ToolFailure where receipts cannot be relied on (`database_altered`)."""
+    database.writer.check_reserved()
     row = database.writer.for_platform(database.writer.statements.receipt, (str(call_id),)).fetchone()
     if row is None:
         return None
@@ -121,7 +130,7 @@ def _run(writer: Connection, statements: Sequence[Statement]) -> dict[str, Any]:
     with writer.for_caller(TIME_LIMIT_S) as raw:
         for index, statement in enumerate(statements):
             try:
-                results.append(_one(raw, statement))
+                results.append(_one(raw, statement, writer.check_time))
             except (sqlite3.Error, sqlite3.Warning) as error:
                 if len(statements) > 1:
                     error.args = (f"{error} (statement {index + 1} of {len(statements)})",)
@@ -134,9 +143,10 @@ def _run(writer: Connection, statements: Sequence[Statement]) -> dict[str, Any]:
     return answer
 
 
-def _one(raw: sqlite3.Connection, statement: Statement) -> dict[str, Any]:
+def _one(raw: sqlite3.Connection, statement: Statement, check_time: Callable[[], None]) -> dict[str, Any]:
+    check_time()
     if statement.many:
-        cursor = raw.executemany(statement.sql, _each(statement.parameter_sets))
+        cursor = raw.executemany(statement.sql, _each(statement.parameter_sets, check_time))
         return {"changes": max(cursor.rowcount, 0)}
     cursor = raw.execute(statement.sql, values.parameters(statement.parameter_sets[0]))
     if cursor.description is None:
@@ -153,8 +163,11 @@ def _one(raw: sqlite3.Connection, statement: Statement) -> dict[str, Any]:
     return {"changes": len(rows), "last_row_id": cursor.lastrowid, "returned": returned}
 
 
-def _each(sets: Sequence[Any]) -> Iterator[Any]:
-    return (values.parameters(given) for given in sets)
+def _each(sets: Sequence[Any], check_time: Callable[[], None]) -> Iterator[Any]:
+    """SQLite forgets an interruption between two runs of a statement."""
+    for given in sets:
+        check_time()
+        yield values.parameters(given)
 
 
 def _add_receipt(writer: Connection, mark: Mark, state: str, result: Mapping[str, Any] | None) -> None:

@@ -1,0 +1,200 @@
+"""No function keeps the database for longer than its bound, and each gives what SQLite's own gives."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from apps.tools.errors import Code, ToolFailure
+from apps.tools.identity import read_caller
+from apps.tools.work import Databases, Work
+from apps.tools.workflow_db import database, reading, writing
+from apps.tools.workflow_db.database import Connection, Database
+from apps.tools.workflow_db.guard import Mode
+from apps.tools.workflow_db.writing import Mark, Statement
+from engine.ids import uuid7
+from tests.tools import world
+
+GENEROUS_S = 9.0
+TEXTS = ["", "a", "A", "abc", "aXbXc", "  é b ", "ÄÖ", "a%b_c", "[x]", "x" * 70, 12, -3, 1.5, 1e20, 0.1, 1e-7, None]
+PATTERNS = ["", "%", "_", "a%", "%C", "%b%", "_b_", "a%%c", "%_%", "ä%", "%x%x%", "1%", "1.0e+20", "\\%", "a\\%b\\_c"]
+GLOBS = ["", "*", "?", "a*", "*c", "*[a-c]*", "[^a]*", "[]x]*", "[[]x]", "[a", "*b?c", "[a-]*", "A", "??"]
+
+
+@pytest.fixture
+def db(tmp_path):
+    path = tmp_path / "db" / "workflow.sqlite3"
+    database.make(path)
+    raw = sqlite3.connect(path)
+    raw.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, v)")
+    raw.execute("INSERT INTO t VALUES (1, 'a')")
+    raw.commit()
+    raw.close()
+    with Database(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def same(db):
+    """Whether ours and SQLite's own say the same."""
+    native = sqlite3.connect(":memory:")
+
+    def check(sql, values):
+        ours = db.reader.raw.execute(sql, values).fetchone()
+        assert (ours, values) == (native.execute(sql, values).fetchone(), values)
+
+    yield check
+    native.close()
+
+
+def test_like_and_glob_fit_what_sqlites_own_fit(same):
+    for text, pattern in itertools.product([*TEXTS, b"abc"], PATTERNS):
+        same("SELECT ? LIKE ?", (text, pattern))
+        same("SELECT ? LIKE ? ESCAPE '\\'", (text, pattern))
+    for text, pattern in itertools.product(TEXTS, GLOBS):
+        same("SELECT ? GLOB ?", (text, pattern))
+
+
+def test_instr_replace_and_trim_give_what_sqlites_own_give(same):
+    for text, part in itertools.product([*TEXTS, b"\x00ab"], ["", "a", "X", "é", "abc", " ", b"ab", 1, None]):
+        same("SELECT instr(?, ?)", (text, part))
+        same("SELECT trim(?1, ?2), ltrim(?1, ?2), rtrim(?1, ?2)", (text, part))
+        same("SELECT replace(?, ?, 'zz')", (text, part))
+    for text in TEXTS:
+        same("SELECT trim(?1), ltrim(?1), rtrim(?1), typeof(trim(?1))", (text,))
+    same("SELECT json_patch(?, ?)", ('{"a":1,"b":{"c":2}}', '{"b":{"c":null,"d":3}}'))
+    same("SELECT trim(?, ?)", ("\u0100\u0101b\u0102", "".join(map(chr, range(0x100, 0x180)))))
+
+
+HEAVY = [
+    "SELECT instr(zeroblob(1500000), CAST(zeroblob(700000)||x'01' AS BLOB))",
+    "SELECT length(replace(hex(zeroblob(700000)), substr(hex(zeroblob(350000)), 2)||'1', ''))",
+    "SELECT length(replace(hex(zeroblob(500000)), '0', hex(zeroblob(500000))))",
+    "SELECT trim(hex(zeroblob(900000)), printf('%.*c', 900000, 'x')||'0')",
+    "SELECT hex(zeroblob(900000)) LIKE '%'||printf('%.*c', 900, '0')||'_1'",
+    "SELECT hex(zeroblob(900000)) GLOB '*'||substr(replace(hex(zeroblob(90)), '0', '[0-9]'), 1, 900)||'1'",
+    (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000),"
+        " o(j) AS (SELECT json_group_object('k' || i, i) FROM n)"
+        " SELECT length(json_patch(j, replace(j, 'k', 'l'))) FROM o"
+    ),
+    "SELECT " + ",".join(f"hex(zeroblob(900000)) LIKE '%_{'0_' * 400}{n}1'" for n in range(300)),
+    "SELECT hex(zeroblob(30000000))",
+]
+
+
+@pytest.mark.parametrize("sql", HEAVY, ids=range(len(HEAVY)))
+def test_no_call_of_a_function_is_long(db, sql):
+    began = time.monotonic()
+    with suppress(ToolFailure):
+        reading.query(db, sql, seconds=2.0)
+    assert time.monotonic() - began < GENEROUS_S
+
+
+def doubling(count: int) -> str:
+    each = [f"a{n} AS (SELECT p.x FROM a{n - 1} p, a{n - 1} q)" for n in range(1, count)]
+    return f"WITH a0(x) AS (SELECT 1), {', '.join(each)} SELECT x FROM a{count - 1}"
+
+
+def test_tables_of_with_that_double_each_other_are_refused_before_they_are_compiled(db):
+    began = time.monotonic()
+    with pytest.raises(ToolFailure) as caught:
+        reading.query(db, doubling(40))
+    assert caught.value.code == Code.LIMIT_EXCEEDED
+    with pytest.raises(ToolFailure):
+        mutate(db, doubling(40).replace("SELECT x FROM", "INSERT INTO t (v) SELECT x FROM"))
+    assert time.monotonic() - began < GENEROUS_S
+    assert reading.query(db, doubling(6))["rows"] == [{"x": 1}]
+    chain = ", ".join(f"b{n} AS NOT MATERIALIZED (SELECT x FROM b{n - 1})" for n in range(1, 100))
+    assert reading.query(db, f"WITH b0(x) AS (SELECT 1), {chain} SELECT count(*) AS c FROM b99, b98")["row_count"] == 1
+
+
+def test_views_checks_triggers_and_indexes_may_use_the_functions(db, tmp_path):
+    raw = sqlite3.connect(db.path)
+    raw.executescript(
+        "CREATE TABLE c (x CHECK (trim(x) <> '' AND x LIKE 'a%')); CREATE INDEX i ON c (replace(x, 'a', 'b'));"
+        "CREATE VIEW v AS SELECT instr(x, 'b') AS at FROM c;"
+        "CREATE TRIGGER g AFTER INSERT ON c BEGIN UPDATE t SET v = rtrim(NEW.x); END;"
+    )
+    raw.close()
+    mutate(db, "INSERT INTO c VALUES ('ab ')")
+    assert reading.query(db, "SELECT at, (SELECT v FROM t) AS v FROM v")["rows"] == [{"at": 2, "v": "ab"}]
+    assert reading.integrity_check(db)["ok"]
+    with pytest.raises(ToolFailure, match="CHECK"):
+        mutate(db, "INSERT INTO c VALUES (' ')")
+
+
+def mutate(db, sql, *sets, **more):
+    given = Mark(uuid7(), uuid7(), "d" * 64, None, None)
+    return writing.mutate(db, [Statement(sql, list(sets) or [None], many=bool(sets))], given, **more)
+
+
+def test_a_statement_that_runs_for_each_of_many_sets_ends_at_the_bound(db, monkeypatch):
+    monkeypatch.setattr(writing, "TIME_LIMIT_S", 1.0)
+    began = time.monotonic()
+    with pytest.raises(ToolFailure) as caught:
+        mutate(
+            db, "UPDATE t SET v = length(hex(zeroblob(1000000)) || ?) WHERE id = 1", *([str(n)] for n in range(5000))
+        )
+    assert caught.value.code == Code.LIMIT_EXCEEDED
+    assert time.monotonic() - began < GENEROUS_S
+    assert reading.query(db, "SELECT v FROM t")["rows"] == [{"v": "a"}]
+
+
+def test_a_statement_without_many_instructions_is_interrupted(db):
+    """Few instructions lie between one row and the next: the handler that counts them is not asked in time."""
+    raw = db.reader.raw
+    raw.set_progress_handler(None, 0)
+    began = time.monotonic()
+    with pytest.raises(ToolFailure) as caught:
+        reading.query(
+            db,
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0",
+            seconds=0.5,
+        )
+    assert caught.value.code == Code.LIMIT_EXCEEDED
+    assert time.monotonic() - began < GENEROUS_S
+    assert reading.query(db, "SELECT 1 AS one")["rows"] == [{"one": 1}]
+
+
+def test_a_session_that_ended_during_the_call_changes_nothing(db):
+    with pytest.raises(ToolFailure) as caught:
+        mutate(db, "DELETE FROM t", is_live=lambda: False)
+    assert caught.value.code == Code.SESSION_ENDED
+    assert reading.query(db, "SELECT count(*) AS c FROM t")["rows"] == [{"c": 1}]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.databases
+def test_a_mutation_is_not_committed_once_its_session_has_ended():
+    workflow = world.make_workflow()
+    opened = world.open_client(workflow)
+    caller = read_caller(opened.session.token_sha256)
+    databases = Databases()
+    work = Work(uuid7(), "", "", caller.session, caller.session, caller.team_id, None, databases)
+    assert work.is_live()
+    world.end(opened.session)
+    assert not work.is_live()
+    databases.close()
+
+
+def test_a_fence_waits_for_the_lock(db):
+    holder = Connection(db.path, mode=Mode.WRITE)
+    holder.raw.execute("PRAGMA busy_timeout=0")
+    with database._keeping:
+        database._kept[db.path].raw.execute("PRAGMA busy_timeout=100")
+    run_id = uuid7()
+    raising = threading.Thread(target=database.raise_fence, args=(db.path, run_id, 7))
+    with holder.writing():
+        raising.start()
+        time.sleep(0.6)  # several times the patience of one try
+        assert raising.is_alive()
+    holder.close()
+    raising.join(GENEROUS_S)
+    found = db.writer.for_platform(db.writer.statements.fence, (str(run_id),)).fetchone()
+    assert found == (7,)
