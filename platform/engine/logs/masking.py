@@ -181,7 +181,10 @@ def _escaped(value: str) -> set[bytes]:
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
         json.dumps(value)[1:-1].replace("/", "\\/"),
+        json.dumps(json.dumps(value, ensure_ascii=False), ensure_ascii=False)[3:-3],
+        json.dumps(json.dumps(value))[3:-3],  # JSON that was put into JSON, as a message in a log line of JSON is
         repr(value)[1:-1],
+        ascii(value)[1:-1],
         urllib.parse.quote(value, safe="", errors="surrogatepass"),
         urllib.parse.quote(value, errors="surrogatepass"),
         urllib.parse.quote_plus(value, errors="surrogatepass"),
@@ -190,8 +193,11 @@ def _escaped(value: str) -> set[bytes]:
 
 
 def _encoded(raw: bytes) -> set[bytes]:
-    """base64 and base64url at the three alignments, without the edge characters that its neighbours decide."""
-    found: set[bytes] = set()
+    """base64 and base64url at the three alignments, without the edge characters that its neighbours decide.
+
+    Of base32 only the whole value by itself: its five alignments are more to look for than they are ever met.
+    """
+    found = {base64.b32encode(raw).rstrip(b"=")}
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + raw).rstrip(b"=")
         first = -(-before * 8 // 6)  # the last of these holds bits of what stands before
