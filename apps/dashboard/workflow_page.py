@@ -18,6 +18,7 @@ from apps.webhooks import reading as hooks
 from apps.webhooks.deliveries_page import Row
 from apps.webhooks.models import Delivery
 from apps.workflows import graph_svg
+from apps.workflows.importing import CODE_CHANGED
 from apps.workflows.models import PlanRevision, Secret, Workflow
 from apps.workflows.places import places_of
 from engine.sandbox.errors import FileRefused
@@ -109,11 +110,17 @@ def deliveries(workflow: Workflow) -> dict[str, Any]:
 
 
 def history(workflow: Workflow, number: int) -> dict[str, Any]:
-    """The saved plans, and what one of them (0: the live one) changed against the one before it."""
+    """The saved plans, what one of them (0: the live one) changed against the one before it, and changes of code."""
     revisions = list(workflow.revisions.select_related("saved_by").defer("plan").order_by("-number")[:REVISIONS])
     chosen = number or workflow.revision
     pair = {row.number: row.plan for row in workflow.revisions.filter(number__in=(chosen - 1, chosen))}
-    return {"revisions": revisions, "chosen": chosen, "diff": _diff(pair.get(chosen - 1), pair.get(chosen))}
+    changes = Audit.objects.filter(object_kind="workflow", object_id=str(workflow.pk), action=CODE_CHANGED)
+    return {
+        "revisions": revisions,
+        "chosen": chosen,
+        "diff": _diff(pair.get(chosen - 1), pair.get(chosen)),
+        "code_changes": list(changes.select_related("actor").order_by("-at")[:REVISIONS]),
+    }
 
 
 def settings(workflow: Workflow) -> dict[str, Any]:

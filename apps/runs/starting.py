@@ -240,7 +240,7 @@ def _admit(workflow: Workflow, facts: StartFacts) -> Admitted:
         *_bad_parameters(whole, given, only_step),
     ]
     if problems:
-        detail = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:5])
+        detail = "; ".join(f"{problem.path}: {problem.message.rstrip('.')}" for problem in problems[:5])
         raise RunRefused(400, "inputs_rejected", f"{detail}. No run was made.", problems)
     values = whole.resolve_group(group)
     _refuse_large_environment(whole, group, {**values, **given.variables}, given, only_step)

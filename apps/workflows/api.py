@@ -51,6 +51,9 @@ class Imported(Schema):
     slug: str
     revision: int
     created: bool
+    plan_changed: bool
+    code_changed: bool
+    code_digest: str
     files: int
     dropped: list[str]
     kept: list[str]
@@ -84,6 +87,9 @@ def import_zip(request: HttpRequest) -> Status[Imported]:
         slug=workflow.slug,
         revision=report.revision,
         created=report.created,
+        plan_changed=report.plan_changed,
+        code_changed=report.code_changed,
+        code_digest=report.code_after,
         files=report.files,
         dropped=report.dropped,
         kept=report.kept,

@@ -47,6 +47,28 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     created: bool = False
     revision: int = 0
+    plan_changed: bool = False
+    code_before: str = ""
+    code_after: str = ""
+    requirements_changed: bool = False
+
+    def tell_files(self, before: tuple[str, bytes], after: tuple[str, bytes]) -> None:
+        """Each side: the digest of the code tree, and the bytes of requirements.txt."""
+        (self.code_before, old), (self.code_after, new) = before, after
+        self.requirements_changed = not self.created and old != new
+
+    @property
+    def code_changed(self) -> bool:
+        """Whether the code tree is another one now; what a new workflow brings is no change."""
+        return not self.created and self.code_before != self.code_after
+
+    @property
+    def news(self) -> str:
+        """What an update changed, in words."""
+        said = {"code": self.code_changed, "plan": self.plan_changed}
+        if self.requirements_changed:
+            said["requirements"] = True
+        return ", ".join(f"{name} {'changed' if changed else 'unchanged'}" for name, changed in said.items())
 
 
 class _Entry(Protocol):

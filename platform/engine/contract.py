@@ -23,6 +23,7 @@ __all__ = ["RUN_SUPPLIED", "Ask", "Change", "Contract", "ContractRefused", "Depe
 VERSION = 1
 ENTRY = "main.py"
 _MOST_NAMED = 20
+_IDS = frozenset({"attempt.run_id", "attempt.step_run_id", "attempt.number"})
 
 
 @dataclass(frozen=True)
@@ -175,10 +176,12 @@ def resolve(ask: Ask) -> Contract:
 
 
 def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """What differs between two contract records."""
+    """What differs between two contract records. Ids of the attempts are evidence, and no difference."""
     old, new = _flat(before), _flat(after)
     return [
-        Change(path, old.get(path), new.get(path)) for path in sorted({*old, *new}) if old.get(path) != new.get(path)
+        Change(path, old.get(path), new.get(path))
+        for path in sorted({*old, *new} - _IDS)
+        if old.get(path) != new.get(path)
     ]
 
 

@@ -90,6 +90,12 @@ def test_two_records_are_compared_field_by_field(stage: Stage) -> None:
     assert "step.id" not in changes
 
 
+def test_ids_of_two_attempts_are_no_difference(stage: Stage) -> None:
+    one, other = stage.resolve(), stage.resolve(run_id="another", step_run_id="another too", attempt_number=2)
+    assert one.record()["attempt"] != other.record()["attempt"]
+    assert [change.path for change in diff(one.record(), other.record())] == []
+
+
 def test_a_record_holds_neither_secret_nor_parameter_values(stage: Stage) -> None:
     step = scripted(secrets=["KEY"], script_parameters={"who": {"type": "string", "description": "Whom to greet."}})
     contract = stage.resolve(

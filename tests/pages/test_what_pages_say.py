@@ -7,9 +7,10 @@ from collections.abc import Callable
 from django.test import Client
 from django.utils import timezone
 
-from apps.accounts.models import User
-from apps.runs.models import Run, Worker
+from apps.accounts.models import Audit, User
+from apps.runs.models import Attempt, Run, Worker
 from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
+from apps.workflows import documents
 from engine.ids import uuid7
 from tests import factories
 from tests.browser.demo import Demo
@@ -74,9 +75,26 @@ def test_the_dashboard_claims_no_more_of_calls_than_is_on_record(demo: Demo, as_
 
 
 def test_the_contract_is_shown_and_compared(demo: Demo, as_user: AsUser) -> None:
-    text = page(as_user, demo, f"/runs/{demo.runs['good']}/steps/review/1/contract/")
-    assert "attempt.run_id" in text
-    assert str(demo.runs["good"]) in text
+    address = f"/runs/{demo.runs['good']}/steps/review/1/contract/"
+    text = page(as_user, demo, address)
+    assert "attempt.run_id" not in text  # an id is evidence, not a difference
+    attempt = Attempt.objects.get(step_run__run=demo.runs["good"], step_run__step_id="review")
+    attempt.contract["env"]["VAR_WHO"] = "someone else"
+    attempt.save()
+    text = page(as_user, demo, address)
+    assert "env.VAR_WHO" in text
+    assert "someone else" in text
+
+
+def test_a_change_of_the_code_is_in_the_history_and_beside_the_contract(demo: Demo, as_user: AsUser) -> None:
+    code = {"code/review/main.py": "print(2)\n", "code/classify/main.py": "", "code/x.py": ""}
+    factories.make_workflow(demo.cast.team, demo.cast.editor, documents.with_sections(demo.workflow), code)
+    change = Audit.objects.get(action="code.changed", object_id=str(demo.workflow.pk))
+    text = page(as_user, demo, "/t/payments/workflows/pr-review/history/")
+    assert f"{change.data['before'][:12]} → {change.data['after'][:12]}" in text
+    attempt = Attempt.objects.filter(step_run__run=demo.runs["good"], step_run__step_id="review").get()
+    Attempt.objects.filter(pk=attempt.pk).update(code_digest="c0de" * 16)
+    assert 'code <span class="mono">c0dec0dec0de' in page(as_user, demo, f"/runs/{demo.runs['good']}/?step=review")
 
 
 def test_both_attempts_of_a_retried_step_can_be_opened(demo: Demo, as_user: AsUser) -> None:

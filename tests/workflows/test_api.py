@@ -36,9 +36,15 @@ def test_a_zip_is_imported_and_then_updated(cast):
     second = send(archives.zipped(raw=document("one", title="New")), head)
     assert first.status_code == 201, first.json()
     assert second.status_code == 200
+    digest = first.json()["code_digest"]
     assert first.json() == {
         "slug": "one", "revision": 1, "created": True, "files": 2, "dropped": [], "kept": [], "warnings": [],
+        "plan_changed": True, "code_changed": False, "code_digest": digest,
     }  # fmt: skip
+    assert (second.json()["plan_changed"], second.json()["code_changed"]) == (False, False)
+    third = send(archives.zipped({"code/hello/main.py": "print(3)\n"}, raw=document("one", title="New")), head)
+    assert (third.json()["plan_changed"], third.json()["code_changed"]) == (False, True)
+    assert third.json()["code_digest"] != digest
     assert Workflow.objects.get(team=cast.team).title == "New"
 
 

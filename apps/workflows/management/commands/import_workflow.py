@@ -31,13 +31,21 @@ class Command(BaseCommand):
             team, user = team_of_slug(options["team"]), user_of_name(options["user"])
             workflow = import_workflow(team, user, source, report=report)
         except Refused as refused:
-            details = "".join(f"\n  {field.path}: {field.message}" for field in refused.fields)
-            raise CommandError(f"{refused.detail}{details}") from None
-        verb = "Made" if report.created else "Updated"
-        self.stdout.write(f"{verb} {workflow.slug}: revision {report.revision}, {report.files} files.")
+            raise CommandError("\n  ".join([refused.detail, *_others(refused)])) from None
+        files = f"{report.files} file{'' if report.files == 1 else 's'}"
+        if report.created:
+            self.stdout.write(f"Made {workflow.slug}: revision {report.revision}, {files}.")
+        else:
+            self.stdout.write(f"Updated {workflow.slug}: {report.news} (revision {report.revision}), {files}.")
         for name in report.dropped:
             self.stdout.write(f"  dropped, a workflow has no use for it: {name}")
         for name in report.kept:
             self.stdout.write(f"  kept as it was here: {name}")
         for warning in report.warnings:
             self.stdout.write(f"  {warning}")
+
+
+def _others(refused: Refused) -> list[str]:
+    """The places that the refusal's own sentence does not name."""
+    lines = [f"{field.path}: {field.message}" for field in refused.fields]
+    return [line for line in lines if line.rstrip(".") not in refused.detail]
