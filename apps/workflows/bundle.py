@@ -52,8 +52,8 @@ class Report:
     code_after: str = ""
     requirements_changed: bool = False
 
-    def tell_files(self, before: tuple[str, bytes], after: tuple[str, bytes]) -> None:
-        """Each side: the digest of the code tree, and the bytes of requirements.txt."""
+    def tell_files(self, before: tuple[str, str], after: tuple[str, str]) -> None:
+        """Each side: the digest of the code tree, and that of requirements.txt."""
         (self.code_before, old), (self.code_after, new) = before, after
         self.requirements_changed = not self.created and old != new
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import time
 import uuid
@@ -131,13 +132,14 @@ def _write_rows(workflow: Workflow, arrival: _Arrival) -> int:
     return workflow.revision
 
 
-def _files_of(target: WorkflowPlaces) -> tuple[str, bytes]:
-    """The digest of the code, empty when it cannot be read (an import may be what mends that), and the requirements."""
+def _files_of(target: WorkflowPlaces) -> tuple[str, str]:
+    """Digests of the code, empty when it cannot be read (an import may be what mends that), and of the requirements."""
     try:
         digest = code_tree(target.code).digest
     except FileRefused:
         digest = ""
-    return digest, target.requirements.read_bytes() if target.requirements.exists() else b""
+    requirements = target.requirements.read_bytes() if target.requirements.exists() else b""
+    return digest, hashlib.sha256(requirements).hexdigest()
 
 
 def _staging_folder(team: Team) -> Path:
