@@ -6,7 +6,7 @@ Nothing here decides what a step may do (engine.contract) or what follows (engin
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,9 +118,11 @@ def make(lease: Lease, keeper: Keeper, work: Work) -> Attempted:
     with ExitStack() as stack:
         stack.enter_context(gate.shared(work.run.workflow))  # until the code's digest is read and its grants are open
         try:
-            contract = contracts.resolve(_ask(work, row, token, borrowed))
+            contract = contracts.resolve(_ask(work, row, token, borrowed, listening.stopped_unstarted(lease, keeper)))
         except ContractRefused as refused:
             keeper.released()
+            if keeper.lost:
+                raise LeaseLost(f"Run {lease.run_id} was taken over before its step could start.") from None
             return _refused(row, refused)
         listeners = listening.Listening(lease, keeper, row, contract, stack.pop_all())
         with listeners:
@@ -172,7 +174,7 @@ def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[At
     return row, opened.token or ""
 
 
-def _ask(work: Work, row: Attempt, token: str, borrowed: Mapping[str, Attempt]) -> Ask:
+def _ask(work: Work, row: Attempt, token: str, borrowed: Mapping[str, Attempt], stopped: Callable[[], bool]) -> Ask:
     run, step = work.run, work.step
     whole = places.places_of(run.workflow)
     allowed = frozenset(run.workflow.secret_names)
@@ -202,6 +204,7 @@ def _ask(work: Work, row: Attempt, token: str, borrowed: Mapping[str, Attempt]) 
         session_token=token,
         tools_socket=sockets.new_path(),
         ambient=dict(os.environ),
+        stopped=stopped,
     )
 
 

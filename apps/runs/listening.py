@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
@@ -34,6 +34,22 @@ _HELD = (
     "id = %s AND EXISTS (SELECT 1 FROM runs_steprun s JOIN runs_run r ON r.id = s.run_id"
     " WHERE s.id = runs_attempt.step_run_id AND r.fence = %s AND r.status = 'running')"
 )
+
+
+def stopped_unstarted(lease: Lease, keeper: Keeper) -> Callable[[], bool]:
+    """Whether an attempt that has not started is to be given up: it was cancelled, or the run is another's."""
+    ask_at = monotonic() + ASK_EVERY_S
+
+    def stopped() -> bool:
+        nonlocal ask_at
+        if keeper.lost:
+            return True
+        if monotonic() < ask_at:
+            return False
+        ask_at = monotonic() + ASK_EVERY_S
+        return not Run.objects.filter(pk=lease.run_id, fence=lease.fence, cancel_requested_at=None).exists()
+
+    return stopped
 
 
 class Listening:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import preflight
+from engine.digests import never
 from engine.outcomes import Outcome
 from engine.places import AttemptPlaces, DataPlaces, WorkflowPlaces
 from engine.sandbox.host import HostTools
@@ -35,7 +36,7 @@ class Ask:
     `delivery` and `thread` are the files of a triggered run. `tools_socket` is where this attempt's tools will be
     served. `digest_key` keys the digests of secret values and inputs. `ceiling` is the most the operator allows.
     `ambient` is the platform's own environment: nothing of it reaches the step, and what looks as if it was meant to
-    is reported as dropped.
+    is reported as dropped. `stopped` is asked while much is read: whether the attempt is to be given up unstarted.
     """
 
     step: Step
@@ -66,6 +67,7 @@ class Ask:
     tools_socket: Path | None = None
     ceiling: Limits | None = None
     ambient: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stopped: Callable[[], bool] = field(default=never, repr=False, compare=False)
 
     @property
     def attempt(self) -> AttemptPlaces:

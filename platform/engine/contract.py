@@ -187,7 +187,10 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
 
 def _tree(ask: Ask) -> digests.Tree:
     try:
-        return digests.code_tree(ask.workflow.code)
+        return digests.code_tree(ask.workflow.code, ask.stopped)
+    except digests.Stopped:
+        detail = "It was cancelled while its code was read. Nothing was started."
+        raise ContractRefused(Outcome.CANCELLED, "cancelled", detail) from None
     except FileRefused as refused:
         raise _rejected(
             "code_unreadable", f"The workflow's code cannot be read: {refused} Nothing was started."

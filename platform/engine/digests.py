@@ -54,11 +54,11 @@ def keyed(key: bytes, purpose: str, value: Any) -> str:
     return hmac.new(key, purpose.encode() + b"\0" + json_values.dump(value), hashlib.sha256).hexdigest()
 
 
-def _never() -> bool:
+def never() -> bool:
     return False
 
 
-def of_file(folder: Beneath, name: str, limit: int, stopped: Callable[[], bool] = _never) -> str:
+def of_file(folder: Beneath, name: str, limit: int, stopped: Callable[[], bool] = never) -> str:
     """SHA-256 of a plain file below `folder`. TooLarge when it has, or gets while it is read, more than `limit`."""
     digest, left = hashlib.sha256(), limit
     with folder.open(name, limit) as file:
@@ -72,7 +72,7 @@ def of_file(folder: Beneath, name: str, limit: int, stopped: Callable[[], bool] 
     return digest.hexdigest()
 
 
-def code_tree(code: Path, stopped: Callable[[], bool] = _never) -> Tree:
+def code_tree(code: Path, stopped: Callable[[], bool] = never) -> Tree:
     """The code tree as it is now. Files that did not change since they were last read are not read again.
 
     A tree in which nothing changed is told by the times and inodes of its files and folders, and not listed again. What

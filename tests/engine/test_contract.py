@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -208,3 +209,17 @@ def test_limits_are_the_steps_own_up_to_the_operators(stage: Stage) -> None:
 def test_a_contract_cannot_be_changed(stage: Stage) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         stage.resolve().argv = ()  # type: ignore[misc]
+
+
+def test_an_attempt_that_is_cancelled_while_its_code_is_read_does_not_start(stage: Stage) -> None:
+    stage.write({"work/main.py": "print(1)\n"})
+    with pytest.raises(ContractRefused) as refused:
+        stage.resolve(stopped=lambda: True)
+    assert (refused.value.outcome, refused.value.reason) == ("cancelled", "cancelled")
+
+
+def test_code_that_cannot_be_listed_is_refused(stage: Stage) -> None:
+    shutil.rmtree(stage.workflow.code)
+    with pytest.raises(ContractRefused) as refused:
+        stage.resolve()
+    assert (refused.value.outcome, refused.value.reason) == ("harness_rejected", "code_unreadable")
