@@ -121,6 +121,14 @@ def test_a_message_over_4_mb_is_refused_with_its_code_and_the_connection_lives(s
         assert client.query("SELECT 1")["success"]
 
 
+@pytest.mark.parametrize("value", [b"[],", b'"",', b'"\\\\",', b'{"a":1},'])
+def test_a_message_of_too_many_values_is_refused_and_not_taken_apart(step, value):
+    with world.client_of(step) as client:
+        client.send_raw(b'{"id": "x", "tool": "t", "arguments": {"a": [' + value * (3_900_000 // len(value)) + b"0]}}")
+        assert client.receive()["error"]["code"] == "message_too_large"
+        assert client.query("SELECT length(?) AS n", '[],"\\"' * 400_000)["result"]["rows"] == [{"n": 2_400_000}]
+
+
 def test_a_length_beyond_all_measure_ends_the_connection(step):
     with world.listening(step) as (_, path):
         client = world.Client(path, step.token)

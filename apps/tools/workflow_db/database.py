@@ -25,7 +25,7 @@ from apps.tools.workflow_db.regexp import Regexp
 TIME_LIMIT_S = 10.0
 BUSY_S = 5.0
 FENCE_PATIENCE_S = 60.0
-VALUE_LIMIT = 2 * 1024 * 1024
+VALUE_LIMIT = 4 * 1024 * 1024
 MAX_PAGES = 1024 * 1024  # of 4 KiB
 PROGRESS_OPS = 20_000
 KEPT_OPEN = 8

@@ -36,7 +36,7 @@ _FIXED: tuple[tuple[str, str], ...] = (
         "database or disk is full",
         "The workflow's database has reached its size limit: delete rows, or keep files elsewhere.",
     ),
-    ("string or blob too big", "One value may have 2 MB. Keep large data in a file and its name in the table."),
+    ("string or blob too big", "One value may have 4 MB. Keep large data in a file and its name in the table."),
     ("Could not decode to UTF-8", "The column holds bytes, not text: select hex(column), or CAST(column AS BLOB)."),
     ("pattern too complex", "A pattern may have 1000 characters; instr(text, part) > 0 finds a longer part."),
     ("too large for each other", "Patch smaller values, or use json_set for single keys."),
