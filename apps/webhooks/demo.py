@@ -20,7 +20,7 @@ from django.conf import settings
 
 from apps.accounts import actions as accounts
 from apps.accounts.models import Audit, Team, User
-from apps.runs import outputs, reading
+from apps.runs import outputs, reading, tails
 from apps.runs.models import Attempt, Run, RunEvent, StepRun
 from apps.webhooks import actions
 from apps.webhooks.judging import credentials_of
@@ -38,6 +38,7 @@ BODY = "payloads/github__pull_request_opened.json"
 LARGEST_REPORT = 64 * 1024
 PATIENCE_S = 8.0  # so long a run may be queued before somebody is told that nobody takes it
 POLL_S = 0.1
+START_IT = "Nothing was sent. Start Pulse with `make up`; if it serves on another port, set PULSE_PORT to that one."
 
 Say = Callable[[str], None]
 
@@ -151,12 +152,23 @@ def tell_result(run: Run, say: Say) -> None:
     say(f"The run is {run.status}{f': {run.reason}' if run.reason else ''}.")
     report = _report(run)
     for line in report.splitlines():
-        say(f"    {line}")
-    for attempt in Attempt.objects.filter(step_run__run=run).exclude(outcome__in=["", "succeeded"]):
+        say(f"    {tails.plain(line)}")
+    attempts = Attempt.objects.filter(step_run__run=run).select_related("step_run")
+    for attempt in attempts.exclude(outcome__in=["", "succeeded"]):
         say(f"    {attempt.step_run.step_id}: {attempt.outcome} {attempt.reason} {attempt.detail}".rstrip())
+    _tell_log(run, say)
     say("")
     say(f"Dashboard  {settings.PULSE_BASE_URL}/")
     say(f"This run   {settings.PULSE_BASE_URL}/runs/{run.pk}/")
+
+
+def _tell_log(run: Run, say: Say) -> None:
+    if (tail := tails.of_run(run)) is None:
+        return
+    say("")
+    say(f"The last lines of the step {tail.step_id}:" if tail.earlier else f"What the step {tail.step_id} printed:")
+    for line in tail.lines:
+        say(f"    {line}")
 
 
 def local_url() -> str:
@@ -174,7 +186,9 @@ def _post(request: Request, deadline: float) -> tuple[int, dict[str, object]]:
             return wrong.code, _json_or_nothing(wrong.read())
         except (URLError, ConnectionError) as wrong:
             if time.monotonic() > deadline:
-                raise DemoFailed(f"No web process answers at {request.full_url.split('/hooks')[0]}: {wrong}.") from None
+                raise DemoFailed(
+                    f"No web process answers at {request.full_url.split('/hooks')[0]}: {wrong}. {START_IT}"
+                ) from None
             time.sleep(POLL_S)
 
 

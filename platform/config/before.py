@@ -53,6 +53,20 @@ def check_port(where: str, port: int) -> None:
             ) from None
 
 
+def serving_port(data: Path) -> int | None:
+    """The port of the product that runs on this data folder; None when none does, or it does not say."""
+    lock = data / LOCK
+    if not lock.exists():
+        return None
+    with open(lock) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            said = file.read().rpartition(" on port ")[2].strip()
+            return int(said) if said.isdecimal() else None
+    return None
+
+
 def in_use(data: Path, holder: str) -> UpRefused:
     return UpRefused(
         f"The data folder {data} is in use by {holder.strip() or 'another process'}. Nothing was started or changed."

@@ -37,7 +37,7 @@ def claim_data() -> IO[str]:
         file.close()
         raise before.in_use(data, holder) from None
     file.truncate(0)
-    file.write(f"pid {os.getpid()}")
+    file.write(f"pid {os.getpid()} on port {settings.PULSE_PORT}")
     file.flush()
     return file
 

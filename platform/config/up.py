@@ -33,6 +33,7 @@ class Up:
         self.with_demo = with_demo
         self.web = Child("web")
         self.worker = Child("worker", "--with-parent")
+        self._sign_in = ""  # how the admin who was just made signs in: said again at the end of a first start
         self._signals = 0
 
     def run(self) -> int:
@@ -60,6 +61,7 @@ class Up:
             self._greet(barred)
             if trigger is not None and not barred:
                 self._demonstrate(trigger)
+            self._close()
         while not self._signals:
             self._see_to_children()
             time.sleep(TICK_S)
@@ -68,7 +70,7 @@ class Up:
         """The admin, and the demo team with its workflows, each made once; goes on where a start was cut short."""
         if not demo.unfinished():
             return None
-        user = starting.first_admin(self.say)
+        user = starting.first_admin(self._say_sign_in)
         try:
             return demo.prepare(user) if user else None
         except demo.DemoFailed as wrong:
@@ -105,7 +107,18 @@ class Up:
             return
         finally:
             connections.close_all()
-        self.say("Pulse goes on serving. Ctrl-C ends it.")
+
+    def _close(self) -> None:
+        """The last lines of a start: what a person goes on with."""
+        if self._signals:
+            return
+        if self._sign_in:
+            self.say(self._sign_in)
+        self.say(f"Pulse serves at {settings.PULSE_BASE_URL}/; Ctrl-C ends it.")
+
+    def _say_sign_in(self, line: str) -> None:
+        self._sign_in = line
+        self.say(line)
 
     def _say_and_look(self, line: str) -> None:
         if self._signals:

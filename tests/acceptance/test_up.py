@@ -64,7 +64,7 @@ def up(data: Path, port: int, **environment: str) -> subprocess.CompletedProcess
 
 def test_the_first_start_does_the_main_job_and_the_second_keeps_it() -> None:
     with Product("--demo") as product:
-        product.until(lambda: "Pulse goes on serving" in product.log.read_text(), 90)
+        product.until(lambda: "Pulse serves at" in product.log.read_text(), 90)
         told = product.log.read_text()
         assert re.search(r"Sign in as admin with the password \S{12,} ", told)
         assert "The run is succeeded" in told
@@ -76,9 +76,13 @@ def test_the_first_start_does_the_main_job_and_the_second_keeps_it() -> None:
         assert product.processes() == [], "Ctrl-C ends every process"
 
         product.start()
-        product.until(lambda: product.log.read_text().count("Dashboard:") == 2, 60)
+        product.until(
+            lambda: product.log.read_text().count(f"Pulse serves at {product.url}/; Ctrl-C ends it.") == 2, 60
+        )
         assert product.ask(COUNT) == {"teams": 1, "users": 1, "runs": ["succeeded"]}
-        assert product.log.read_text().count("Sign in as") == 1
+        first, second = product.log.read_text().split("Stopping:")[:2]
+        assert first.count("Sign in as admin") == 2, "when it is made, and below the run's story"
+        assert "Sign in as" not in second
 
 
 def test_without_demo_nothing_is_seeded_and_a_second_up_on_the_same_data_is_refused() -> None:
@@ -87,7 +91,7 @@ def test_without_demo_nothing_is_seeded_and_a_second_up_on_the_same_data_is_refu
         before = (product.data / "up.lock").read_text()
         refused = up(product.data, product.port + 1 if product.port < 65535 else product.port - 1)
         assert refused.returncode == 1
-        assert "is in use by pid" in refused.stderr
+        assert re.search(rf"is in use by pid \d+ on port {product.port}\.", refused.stderr)
         assert "PULSE_DATA" in refused.stderr
         assert (product.data / "up.lock").read_text() == before
         assert product.answers()

@@ -14,6 +14,7 @@ from apps.accounts.errors import Refused
 from apps.runs import actions
 from apps.runs.actions import EntryPath
 from apps.webhooks import demo
+from apps.workflows import definition
 from apps.workflows.models import Workflow
 
 
@@ -28,10 +29,11 @@ class Command(BaseCommand):
         parser.add_argument("--within", type=float, default=24 * 3600, help="Seconds to follow it for.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        given = _inputs(options["inputs"])
+        workflow = _workflow(options["slug"], options["team"])
+        given = _inputs(options["inputs"], workflow)
         try:
             run = actions.start_run(
-                workflow=_workflow(options["slug"], options["team"]),
+                workflow=workflow,
                 entry_path=EntryPath.MANUAL,
                 initiated_by=f"{getpass.getuser()} at the command line",
                 group=options["group"],
@@ -46,12 +48,13 @@ class Command(BaseCommand):
             raise CommandError(str(wrong), returncode=3) from None
         except KeyboardInterrupt:
             raise CommandError("Not followed any more; the run goes on.", returncode=130) from None
-        self.stdout.write(f"The run is {run.status}. {run.reason}".strip())
+        demo.tell_result(run, self.stdout.write)
         if run.status != run.Status.SUCCEEDED:
             raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)
 
 
-def _inputs(text: str) -> dict[str, Any]:
+def _inputs(text: str, workflow: Workflow) -> dict[str, Any]:
+    """What `--inputs` says, in the shape that a start takes; whether the values fit is the start's matter."""
     known = {"variables", "parameters", "route_selections", "human_inputs"}
     try:
         given = json.loads(text)
@@ -59,7 +62,21 @@ def _inputs(text: str) -> dict[str, Any]:
         raise CommandError(f"--inputs is no JSON: {wrong}. No run was made.") from None
     if not isinstance(given, dict) or set(given) - known:
         raise CommandError(f"--inputs must be an object with {', '.join(sorted(known))}. No run was made.")
+    for name, part in given.items():
+        if not isinstance(part, dict):
+            raise CommandError(f"`{name}` of --inputs must be an object. No run was made.")
+    loose = [name for name, part in given.get("parameters", {}).items() if not isinstance(part, dict)]
+    if loose:
+        right = json.dumps({"parameters": {_step_with(workflow, loose[0]): {loose[0]: "…"}}}, ensure_ascii=False)
+        raise CommandError(f"Parameters are given by step: --inputs '{right}'. No run was made.")
     return given
+
+
+def _step_with(workflow: Workflow, parameter: str) -> str:
+    """The step that takes a parameter of that name, else any: for an example."""
+    steps = definition.load(workflow).plan.steps
+    takes = (step.id for step in steps if step.kind == "scripted" and parameter in step.script_parameters)
+    return next(takes, steps[0].id)
 
 
 def _workflow(slug: str, team: str) -> Workflow:
