@@ -59,9 +59,13 @@ class Pattern:
     """Pieces with anything between them. None: it fits nothing."""
 
     pieces: tuple[Piece, ...] | None
+    within: str | None = None
+    """The commonest kind, a text with anything before and after it."""
 
     def fits(self, text: str, deadline: float) -> bool:
         """Raises TimeoutError at the deadline (a `time.monotonic`)."""
+        if self.within is not None:
+            return self.within in text
         if self.pieces is None:
             return False
         first, *middle = self.pieces
@@ -109,7 +113,14 @@ class _Building:
 
     def done(self) -> Pattern:
         self.anything()
-        return Pattern(tuple(self._pieces))
+        return Pattern(tuple(self._pieces), _within(self._pieces))
+
+
+def _within(pieces: list[Piece]) -> str | None:
+    if len(pieces) != 3 or pieces[0].length or pieces[2].length:
+        return None
+    run = "".join(run for _, run in pieces[1].runs)
+    return run if len(run) == pieces[1].length else None
 
 
 @lru_cache(maxsize=256)
