@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
@@ -183,10 +183,7 @@ def paginate(
 
     The cursor is opaque and stands for a place, not a count: rows that arrive meanwhile neither repeat nor hide others.
     """
-    if not 1 <= limit <= MAX_LIMIT:
-        raise ApiError(
-            f"limit must be from 1 to {MAX_LIMIT}.", code="bad_limit", fields=[Field("limit", "out of range")]
-        )
+    check_range("limit", limit, 1, MAX_LIMIT)
     if cursor:
         rows = _after(rows, by, "lt" if newest_first else "gt", _read_cursor(cursor))
     order = F(by).desc() if newest_first else F(by).asc()
@@ -194,6 +191,24 @@ def paginate(
     if len(found) <= limit:
         return found, None
     return found[:limit], _make_cursor(getattr(found[limit - 1], by))
+
+
+def check_range(name: str, number: int, least: int, most: int) -> None:
+    """Raises ApiError, naming the parameter, for a number out of its range."""
+    if not least <= number <= most:
+        raise ApiError(
+            f"{name} must be from {least} to {most}.", code=f"bad_{name}", fields=[Field(name, "out of range")]
+        )
+
+
+def one_of(name: str, value: str, known: Iterable[str]) -> str:
+    """The value of a filter. Raises ApiError, naming those there are, for one that nothing can have."""
+    known = list(known)
+    if value not in known:
+        raise ApiError(
+            f"{name} must be one of: {', '.join(known)}.", code=f"bad_{name}", fields=[Field(name, "unknown")]
+        )
+    return value
 
 
 def _after(rows: QuerySet[Row], by: str, comparison: str, place: str) -> QuerySet[Row]:

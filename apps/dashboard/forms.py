@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from django import forms
 from django.core.exceptions import ValidationError
 from pydantic import JsonValue
+
+from engine import json_values
 
 
 class VariableForm(forms.Form):
@@ -15,13 +15,14 @@ class VariableForm(forms.Form):
     description = forms.CharField(required=False, max_length=500)
 
     def clean_value(self) -> JsonValue:
-        """Numbers, booleans, null, lists and objects as JSON says them; anything else is text."""
+        """Numbers, booleans, null, lists and objects as JSON says them; what begins like none of them is text."""
         text: str = self.cleaned_data["value"]
         try:
-            value: JsonValue = json.loads(text)
-        except ValueError:
+            return json_values.load(text)
+        except json_values.NotJson as wrong:
+            if text.lstrip()[:1] in {"[", "{"}:
+                raise ValidationError(f"This is no JSON that can be kept: {wrong}.") from None
             return text
-        return value
 
 
 class GroupForm(forms.Form):
@@ -32,9 +33,9 @@ class GroupForm(forms.Form):
     def clean_values(self) -> dict[str, JsonValue]:
         text = self.cleaned_data["values"] or "{}"
         try:
-            values = json.loads(text)
-        except ValueError:
-            raise ValidationError("This is no JSON. It takes one object of names and values.") from None
+            values = json_values.load(text)
+        except json_values.NotJson as wrong:
+            raise ValidationError(f"This is no JSON: {wrong}. It takes one object of names and values.") from None
         if not isinstance(values, dict):
             raise ValidationError("It takes one JSON object of names and values.")
         return values

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from apps.runs import inputs
 from apps.runs.models import Run
 from apps.workflows.definition import Definition
+from engine import json_values
 from engine.parameters import Parameter
 
 PARAMETER, VARIABLE, ROUTE = "p", "v", "r"
@@ -128,9 +129,10 @@ def _parsed(parameter: Parameter, given: str | None) -> JsonValue:
         return None
     if parameter.enum or parameter.type in {"boolean", "array", "object"}:
         try:
-            return cast(JsonValue, json.loads(given))
-        except ValueError:
-            raise ValueError(f"This is not JSON. It takes {_AS_JSON.get(parameter.type, parameter.type)}.") from None
+            return json_values.load(given)
+        except json_values.NotJson as wrong:
+            takes = _AS_JSON.get(parameter.type, parameter.type)
+            raise ValueError(f"This is not JSON: {wrong}. It takes {takes}.") from None
     if parameter.type in _NUMBERS:
         try:
             return cast(JsonValue, _NUMBERS[parameter.type](given.strip()))

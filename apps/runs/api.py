@@ -16,7 +16,7 @@ from ninja import Header, Router, Schema, Status
 from pydantic import ConfigDict, Field, JsonValue
 
 from apps.accounts.access import Permission
-from apps.accounts.api_base import Caller, Page, Problem, paginate, require
+from apps.accounts.api_base import Caller, Page, Problem, check_range, one_of, paginate, require
 from apps.runs import access, actions, api_proof, reading
 from apps.runs.actions import Choice, EntryPath
 from apps.runs.errors import RunRefused
@@ -30,6 +30,7 @@ router = Router()
 router.add_router("", api_proof.router)
 REFUSED = {400: Problem, 401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem, 503: Problem}
 LOG_MAX_BYTES = 1024 * 1024
+LAST_SEQ = 2**31 - 1
 
 
 class StartIn(Schema):
@@ -102,7 +103,7 @@ def list_runs(
     if workflow:
         rows = rows.filter(workflow__slug=workflow)
     if status:
-        rows = rows.filter(status=status)
+        rows = rows.filter(status=one_of("status", status, Run.Status.values))
     found, following = paginate(rows, cursor=cursor, limit=limit)
     return {"items": [_row(run) for run in found], "next_cursor": following}
 
@@ -155,6 +156,9 @@ def get_run(request: HttpRequest, run_id: uuid.UUID) -> dict[str, Any]:
 
 @router.get("/runs/{run_id}/events", response={200: dict[str, Any], **REFUSED}, summary="Events after a number")
 def get_events(request: HttpRequest, run_id: uuid.UUID, after: int = 0, limit: int = 200) -> dict[str, Any]:
+    """Numbered above `after`, at most `limit` of them."""
+    check_range("limit", limit, 1, reading.MAX_EVENTS)
+    check_range("after", after, 0, LAST_SEQ)
     run = _run(request, run_id)
     found = reading.events_after(run, after, limit)
     return {"items": [reading.event_json(event) for event in found], "last_seq": run.last_seq}

@@ -20,7 +20,7 @@ def cancel_run(run: Run, *, by: str) -> Run:
     with transaction.atomic():
         now = Run.objects.locked().select_related("workflow", "team").get(pk=run.pk)
         if now.status in Run.TERMINAL:
-            raise RunRefused(409, "run_ended", f"The run has ended: it {now.status}. Nothing was cancelled.")
+            raise RunRefused(409, "run_ended", f"The run has ended already, as {now.status}. Nothing was cancelled.")
         if now.cancel_requested_at is None:
             Run.objects.filter(pk=now.pk).update(cancel_requested_at=timezone.now(), cancel_requested_by=by[:200])
             events.record(now, Kind.RUN_CANCEL_REQUESTED, data={"by": by})

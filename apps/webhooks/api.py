@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router, Schema
 
 from apps.accounts.access import Permission
-from apps.accounts.api_base import Page, paginate, require
+from apps.accounts.api_base import Page, one_of, paginate, require
 from apps.webhooks import access, actions, reading
 from apps.webhooks.hook import respond
 from apps.webhooks.models import Delivery
@@ -50,6 +50,8 @@ def list_deliveries(
     request: HttpRequest, workflow: str = "", verdict: str = "", cursor: str | None = None, limit: int = 50
 ) -> dict[str, Any]:
     caller = require(request, Permission.READ)
+    if verdict:
+        one_of("verdict", verdict, reading.VERDICTS)
     rows = Delivery.objects.filter(team=caller.team).with_names().having(workflow=workflow, verdict=verdict)
     found, following = paginate(rows, cursor=cursor, limit=limit)
     return {"items": [reading.delivery_json(delivery) for delivery in found], "next_cursor": following}

@@ -18,6 +18,14 @@ from apps.workflows import vault
 from apps.workflows.models import Secret, Workflow
 from engine.logs.masking import Masker
 
+VERDICTS = (
+    *("accepted", "duplicate", "ignored", "pong", "unverified", "unsupported_type", "malformed", "bad_mapping"),
+    *("unknown_variable", "variable_too_large", "unknown_group", "group_disabled", "group_required"),
+    *("inputs_rejected", "environment_too_large", "value_refused", "delivery_conflict", "migration_required"),
+    *("owner_not_active", "document_refused", "busy", "secret_unreadable", "too_large", "fault"),
+)
+"""What can have become of a delivery."""
+
 
 @dataclass(frozen=True)
 class TriggerView:

@@ -44,8 +44,9 @@ def check(raw: Mapping[str, JsonValue], team: Team, code_packages: Collection[st
         more = f" (and {len(fields) - 1} more)" if len(fields) > 1 else ""
         code = first.code if first.code == "not_supported_yet" else DocumentNotValid.code
         raise DocumentNotValid(
-            f"{first.path}: {first.message}{more}. Nothing was saved.", code=code, fields=fields
+            f"{first.path}: {first.message.rstrip('.')}{more}. Nothing was saved.", code=code, fields=fields
         ) from wrong
+    _refuse_nul(raw)
     _refuse_secrets(raw, team)
     return parsed
 
@@ -79,6 +80,16 @@ def with_sections(workflow: Workflow) -> Raw:
         if part is not None:
             raw[section.SECTION] = part
     return raw
+
+
+def _refuse_nul(raw: Mapping[str, JsonValue]) -> None:
+    if not json_values.holds_nul(raw):
+        return
+    path = next((path for path, text in strings(raw) if "\0" in text), "a key")
+    raise DocumentNotValid(
+        f"{path} holds a NUL character. Nothing was saved. Take it out.",
+        fields=[Field(path, "holds a NUL character")],
+    )
 
 
 def _refuse_secrets(raw: Mapping[str, JsonValue], team: Team) -> None:

@@ -4,22 +4,66 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections.abc import Iterable
+from typing import Any, cast
 
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.module_loading import module_has_submodule
 from ninja import NinjaAPI
-from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.errors import AuthenticationError, HttpError, ValidationError, ValidationErrorContext
+from ninja.parser import Parser
 
 from apps.accounts.api_base import TeamBearer, TooOften, problem
 from apps.accounts.errors import Field, Refused
+from config.busy import busy, is_busy
+from engine import json_values
 
 log = logging.getLogger(__name__)
 
 
+class StrictJson(Parser):
+    """Bodies are JSON as the rest of the product understands it, and hold no text that a database cannot."""
+
+    def parse_body(self, request: HttpRequest) -> dict[str, Any]:
+        try:
+            value = json_values.load(request.body)
+        except json_values.NotJson as wrong:
+            raise _Unreadable("not_json", f"The body is not JSON: {wrong}. Nothing was done.") from None
+        if json_values.holds_nul(value):
+            raise _Unreadable("nul_in_text", "The body has a NUL character in a text. Nothing was done. Take it out.")
+        return cast(dict[str, Any], value)
+
+
+class _Unreadable(Refused):
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail, code=code)
+
+
+class Api(NinjaAPI):
+    """Ninja's, which says of a field that nobody takes which ones there are."""
+
+    def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext[Any]]) -> ValidationError:
+        found = super().validation_error_from_error_contexts(error_contexts)
+        for error in found.errors:
+            if error["type"] == "extra_forbidden":
+                names = {name for one in error_contexts for name in _accepted(one.model, error["loc"][1:-1])}
+                error["msg"] = f"is no field here; there are: {', '.join(sorted(names)) or 'none'}"
+        return found
+
+
+def _accepted(model: Any, location: tuple[Any, ...]) -> Iterable[str]:
+    """The names that the model at this place takes, as far as it is one."""
+    for part in location:
+        field = getattr(model, "model_fields", {}).get(part)
+        model = field.annotation if field else None
+    return getattr(model, "model_fields", {})
+
+
 def make_api() -> NinjaAPI:
-    api = NinjaAPI(
+    api = Api(
+        parser=StrictJson(),
         title="Pulse",
         version="1",
         description="Bearer tokens of one team. Errors have one shape, lists one kind of cursor.",
@@ -70,11 +114,15 @@ def _answer_refusals(api: NinjaAPI) -> None:
 def _answer_faults(api: NinjaAPI) -> None:
     @api.exception_handler(HttpError)
     def http_error(request: HttpRequest, wrong: HttpError) -> HttpResponse:
+        if isinstance(wrong.__cause__, Refused):  # of the parser: ninja wraps whatever it raises
+            return problem(request, wrong.__cause__.status, wrong.__cause__.code, wrong.__cause__.detail)
         return problem(request, wrong.status_code, "refused", str(wrong))
 
     @api.exception_handler(Exception)
     def fault(request: HttpRequest, wrong: Exception) -> HttpResponse:
-        log.error("The API failed at %s %s", request.method, request.path, exc_info=wrong)
+        if is_busy(wrong):
+            return busy(request)
+        log.error("The API failed at %s %r", request.method, request.path, exc_info=wrong)
         return problem(request, 500, "internal", "A fault of ours; it is in the log under this request id.")
 
 

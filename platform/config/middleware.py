@@ -6,12 +6,18 @@ from collections.abc import Callable
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.exceptions import BadRequest
+from django.db import OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.views import defaults
 
+from apps.accounts.api_base import problem
 from apps.accounts.models import User
 from config import logs
+from config.busy import BUSY_TEXT, busy, is_busy
 from engine.ids import uuid7
 
 Answer = Callable[[HttpRequest], HttpResponseBase]
@@ -32,6 +38,66 @@ class RequestId:
             logs.request_id.reset(token)
         response["X-Request-Id"] = request.request_id  # type: ignore[attr-defined]
         return response
+
+
+class Readable:
+    """Refuses a NUL character in an address: no database of ours can look for one."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if "\0" in request.path:
+            return defaults.page_not_found(request, Http404())
+        if "%00" in request.META.get("QUERY_STRING", ""):
+            return defaults.bad_request(request, BadRequest("A NUL character in the address."))
+        return self._answer(request)
+
+
+class ApiErrors:
+    """Below /api/ each error has the API's shape, whoever answered it; a busy database is a 503 everywhere."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self._answer(request)
+        plain = response.status_code >= 400 and response.get("Content-Type") != "application/problem+json"
+        if not plain or not request.path.startswith("/api/"):
+            return response
+        code, detail = SAID.get(response.status_code, ("refused", "The request was refused. Nothing was done."))
+        shaped = problem(request, response.status_code, code, detail)
+        for name in ("Allow", "Retry-After"):
+            if name in response:
+                shaped[name] = response[name]
+        return shaped
+
+    def process_exception(self, request: HttpRequest, wrong: Exception) -> HttpResponse | None:
+        return busy(request) if is_busy(wrong) else None
+
+
+SAID = {
+    400: ("malformed", "The request cannot be read. Nothing was done."),
+    404: ("not_found", "There is no such address. /api/v1/docs shows those there are."),
+    405: (
+        "method_not_allowed",
+        "This address does not take that method. Nothing was done; Allow names those it takes.",
+    ),
+    500: ("internal", "A fault of ours; it is in the log under this request id."),
+    503: ("busy", BUSY_TEXT),
+}
+
+
+class Sessions(SessionMiddleware):
+    """Django's, which saves the session after the view: there too a busy database is a 503."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
+        try:
+            return super().process_response(request, response)
+        except OperationalError as wrong:
+            if is_busy(wrong):
+                return busy(request)
+            raise
 
 
 class NoStore:

@@ -80,11 +80,13 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "config.middleware.RequestId",
+    "config.middleware.ApiErrors",
+    "config.middleware.Readable",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "config.middleware.NoStore",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "config.middleware.Sessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

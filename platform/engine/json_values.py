@@ -78,6 +78,21 @@ def shallow(value: Any, deepest: int) -> bool:
     return False
 
 
+def holds_nul(value: Any) -> bool:
+    """Whether a text in it, a key too, has a NUL character: PostgreSQL cannot keep one."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            if "\0" in one:
+                return True
+        elif isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, (list, tuple)):
+            waiting += one
+    return False
+
+
 def type_name(value: Any) -> TypeName:
     """The JSON name of a value's type: a boolean is `boolean`, 1 is `integer`, 1.0 is `number`."""
     if value is None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from engine import document
 from engine.document import DocumentRefused
+from engine.document.steps import Network
 from tests.engine.documents import branch, plan, refusals, scripted, workflow
 
 GATE = scripted("gate", context_output=["route_selection.json"])
@@ -143,18 +145,13 @@ def test_a_trigger_takes_no_key_that_it_would_ignore(trigger: dict[str, Any], ke
     assert refusals(raw) == {f"$.triggers[0].{key}": "not_for_this_kind"}
 
 
-@pytest.mark.parametrize("host", ["api.github.com:0", "api.github.com:70000"])
-def test_a_port_is_a_port(host: str):
-    assert refusals(workflow(scripted("a", network={"hosts": [host]}))) == {
-        "$.plan.steps[0].network.hosts[0]": "bad_port"
-    }
-
-
-@pytest.mark.parametrize("host", ["api.github.com", "https://api.github.com:443", "user@host:443", "HOST:443", "a b:1"])
+@pytest.mark.parametrize(
+    "host",
+    ["api.github.com", "https://api.github.com:443", "user@host:443", "HOST:443", "a b:1"],
+)
 def test_a_host_is_a_name_and_a_port(host: str):
-    assert refusals(workflow(scripted("a", network={"hosts": [host]}))) == {
-        "$.plan.steps[0].network.hosts[0]": "bad_value"
-    }
+    with pytest.raises(ValidationError):
+        Network(hosts=(host,))
 
 
 def test_a_bad_contract_is_refused_on_save_and_on_load():

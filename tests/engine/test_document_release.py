@@ -80,8 +80,17 @@ def test_a_tool_needs_the_access_that_it_works_with(tool: str, access: str, fits
         assert refusals(raw) == {"$.plan.steps[0].tools[0]": "tool_needs_access"}
 
 
-def test_hosts_are_taken_here_and_refused_when_the_step_starts():
-    assert document.parse_workflow(workflow(scripted("a", network={"hosts": ["api.github.com:443"]})))
+def test_a_step_that_declares_hosts_is_refused_until_there_is_a_way_out():
+    raw = workflow(scripted("a", network={"hosts": ["api.github.com:443"]}))
+
+    assert refusals(raw) == {"$.plan.steps[0].network.hosts": "not_supported_yet"}
+    assert document.parse_workflow(workflow(scripted("a", network={"hosts": []})))
+    assert document.parse_workflow(workflow(scripted("a", network={})))
+
+
+@pytest.mark.parametrize("notify", [{}, {"rules": []}, {"rules": [], "quiet_hours": ""}])
+def test_notifications_that_say_nothing_are_as_none(notify: dict[str, Any]):
+    assert document.parse_workflow(workflow(settings={"notify": notify}))
 
 
 def test_every_kind_is_either_had_or_said_to_come():
@@ -98,3 +107,20 @@ def test_the_tools_that_are_had_are_those_of_the_catalogue():
 
     assert {name: catalogue.find(name).needs_db for name in catalogue.names()} == release.TOOL_NEEDS
     assert not release.TOOLS & release.LATER_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"retention": {"runs": 5}},
+            "This release does not have retention (it keeps all runs) yet. Nothing was saved;",
+        ),
+        ({"repair": "auto"}, "This release does not have any repair but off yet. Nothing was saved;"),
+    ],
+)
+def test_what_is_not_had_yet_is_said_in_a_sentence(settings: dict[str, Any], said: str):
+    with pytest.raises(document.DocumentRefused) as refused:
+        document.parse_workflow(workflow(settings=settings))
+
+    assert refused.value.problems[0].message.startswith(said)

@@ -28,7 +28,7 @@ WHOLE_STEP: dict[str, Any] = {
     "secrets": ["GITHUB_TOKEN", {"name": "X", "optional": True}],
     "requires": ["VAR_BASE_URL"],
     "access": {"db": "read-write"},
-    "network": {"hosts": ["api.github.com:443"]},
+    "network": {"hosts": []},
     "limits": {"timeout_s": 30, "log_overflow": "fail"},
     "retry": {"max_attempts": 2, "backoff_s": 1},
     "idempotent": True,

@@ -97,6 +97,9 @@ def _in_step(step: Any, place: Place) -> Iterator[Unsupported]:
     if _get(step, "capabilities"):
         here = (*place, "capabilities")
         yield Unsupported(here, here, "capabilities of steps")
+    if _get(_get(step, "network"), "hosts"):
+        here = (*place, "network", "hosts")
+        yield Unsupported(here, here, "a network for steps")
     if kind == "branch" and _get(step, "source") == "human":
         here = (*place, "source")
         yield Unsupported(here, here, "branches that ask a person")
@@ -104,9 +107,9 @@ def _in_step(step: Any, place: Place) -> Iterator[Unsupported]:
 
 def _in_settings(settings: Any) -> Iterator[Unsupported]:
     if _get(settings, "repair") in {"auto", "propose"}:
-        yield Unsupported(("settings", "repair"), ("settings", "repair"), "repair; only off")
+        yield Unsupported(("settings", "repair"), ("settings", "repair"), "any repair but off")
     if _get(settings, "retention"):
-        yield Unsupported(("settings", "retention"), ("settings", "retention"), "retention; runs are kept")
+        yield Unsupported(("settings", "retention"), ("settings", "retention"), "retention (it keeps all runs)")
     notify = _get(settings, "notify")
     if isinstance(notify, Mapping) and any(notify.values()):
         yield Unsupported(("settings", "notify"), ("settings", "notify"), "notifications")
