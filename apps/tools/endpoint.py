@@ -253,6 +253,10 @@ class Conversation:
         except _TooLarge as error:
             self._send(None, failure(Code.MESSAGE_TOO_LARGE, f"{error} Nothing was done.", "Send it in parts."))
             return error.drained
+        except wire.TooManyValues as error:
+            self._desk.count_call()
+            self._send(None, failure(Code.MESSAGE_TOO_LARGE, f"{error} Nothing was done.", "Send it in parts."))
+            return True
         except wire.Malformed as error:
             self._desk.count_call()
             self._send(answered, failure(Code.MALFORMED, f"{error} Nothing was done."))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from engine.validation.confined import check_all
 from engine.validation.impossible import rule_problems
 from engine.validation.report import Check, Status, ValidationReport
 from engine.validation.rules import ConsistencyCheck, DatabaseRule, FileRule, JsonCheck, Validation
-from engine.validation.running import FileUnreadable, QueryFailed, check_all, check_database, check_files
+from engine.validation.running import FileUnreadable, QueryFailed, check_database, check_files
 
 __all__ = [
     "Check",

@@ -15,6 +15,7 @@ from engine.validation.rules import DatabaseRule, FileRule, Validation
 
 CPU_SECONDS = 20.0
 MAX_ROWS = 10_000
+CURE = "Use a simpler pattern, schema or path, or have the step write a smaller file."
 
 Read = Callable[[str], bytes | None]
 Query = Callable[[str, int], Sequence[Mapping[str, JsonValue]]]
@@ -55,7 +56,7 @@ def _bounded(parts: Sequence[tuple[str, Callable[[], Iterator[Check]]]], cpu_sec
             for where, part in parts:  # noqa: B007 - read when patience ends
                 done.extend(part())
     except OutOfPatience:
-        message = f"The rules took more than {cpu_seconds:g} s of processor time. What follows was not checked."
+        message = f"The rules took more than {cpu_seconds:g} s of processor time. What follows was not checked. {CURE}"
         done.append(Check("time", where, Status.FAULTY, message))
     return ValidationReport(tuple(done))
 
