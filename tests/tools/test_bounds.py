@@ -198,3 +198,11 @@ def test_a_fence_waits_for_the_lock(db):
     raising.join(GENEROUS_S)
     found = db.writer.for_platform(db.writer.statements.fence, (str(run_id),)).fetchone()
     assert found == (7,)
+
+
+def test_a_statement_that_is_too_long_once_compiled_says_so(db):
+    with pytest.raises(ToolFailure) as caught:
+        mutate(db, "INSERT INTO t (v) VALUES " + ",".join(["(hex(1 + 1))"] * 20_000))
+    assert caught.value.code == Code.LIMIT_EXCEEDED
+    assert "param_sets" in caught.value.hint
+    assert mutate(db, "INSERT INTO t (v) VALUES " + ",".join(["('a')"] * 1000))["changes"] == 1000
