@@ -15,16 +15,18 @@ import queue
 import re
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from django.conf import settings
-from django.db import close_old_connections, connections
+from django.db import DatabaseError, close_old_connections, connections
 from django.utils import timezone
 
 from apps.webhooks.accept import BUSY, accept_deliveries
 from apps.webhooks.arrivals import Answer, Arrival
-from apps.webhooks.judging import FAULT, NO_METHOD, Refusal, too_large
+from apps.webhooks.judging import FAULT, NO_METHOD, Refusal, judge_all, too_large
 from apps.webhooks.settling import answer_refusal
 
 Scope = MutableMapping[str, Any]
@@ -36,7 +38,9 @@ log = logging.getLogger(__name__)
 PATH: Final = re.compile(r"/hooks/([A-Za-z0-9_-]{1,64})/?")
 BATCH: Final = 32  # one commit holds the write lock for some milliseconds, not longer
 WAITING_BYTES: Final = 64 * 1024 * 1024
+HEADERS_BYTES: Final = 4 * 1024  # reckoned for what waits beside its body
 READ_S: Final = 15
+PATIENCE_S: Final = 1.0
 SLOW: Final = Refusal(408, "too_slow", f"The body did not come within {READ_S} s. No run was made.")
 
 
@@ -58,18 +62,24 @@ class Writer:
         self._lock = threading.Lock()
 
     async def accept(self, arrival: Arrival) -> Answer:
-        """The answer, once it is durable."""
-        if self._bytes + len(arrival.body) > WAITING_BYTES:
+        """The answer, once it is durable; while the database is held by others, a 401 or 404 before it is stored."""
+        size = len(arrival.body) + HEADERS_BYTES
+        if self._bytes + size > WAITING_BYTES:
             return answer_refusal(BUSY)
         self._start()
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._bytes += len(arrival.body)
-        try:
-            self._waiting.put(Waiting(arrival, answer))
-            # Shielded: a sender that hangs up does not take its delivery back.
-            return await asyncio.shield(answer)
-        finally:
-            self._bytes -= len(arrival.body)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._bytes += size
+        answer.add_done_callback(lambda _: self._release(size))
+        self._waiting.put(Waiting(arrival, answer))
+        # Shielded: a sender that hangs up does not take its delivery back.
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(asyncio.shield(answer), PATIENCE_S)
+        turned_away: Answer | None = await loop.run_in_executor(JUDGES, _turned_away, arrival)
+        return turned_away if turned_away is not None else await asyncio.shield(answer)
+
+    def _release(self, size: int) -> None:
+        self._bytes -= size
 
     def _start(self) -> None:
         with self._lock:
@@ -114,6 +124,18 @@ class Writer:
 
 
 writer: Final = Writer()
+JUDGES: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="delivery-judge")
+
+
+def _turned_away(arrival: Arrival) -> Answer | None:
+    """The answer to a stranger, which needs nothing of the writer; its row is written when that is free again."""
+    try:
+        refusal = judge_all([arrival])[0].refusal
+    except DatabaseError:
+        return None
+    finally:
+        connections.close_all()
+    return answer_refusal(refusal) if refusal is not None and refusal.status in {401, 404} else None
 
 
 def serves(scope: Scope) -> bool:

@@ -44,7 +44,9 @@ class _Unreadable(Refused):
 class Api(NinjaAPI):
     """Ninja's, which says of a field that nobody takes which ones there are."""
 
-    def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext[Any]]) -> ValidationError:
+    def validation_error_from_error_contexts(
+        self, error_contexts: list[ValidationErrorContext[Any]]
+    ) -> ValidationError:
         found = super().validation_error_from_error_contexts(error_contexts)
         for error in found.errors:
             if error["type"] == "extra_forbidden":

@@ -9,7 +9,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connections
+from django.db import connection, connections, transaction
 
 from apps.runs.models import Run, RunEvent
 from apps.tools.models import ToolSession
@@ -157,3 +157,16 @@ def test_door_and_view_answer_alike():
     ids = (at_the_door[1][b"x-request-id"].decode(), in_django["X-Request-Id"])
     assert (at_the_door[2].pop("request_id"), (told := in_django.json()).pop("request_id")) == ids
     assert (at_the_door[0], at_the_door[2]) == (in_django.status_code, told)
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite has one writer")
+def test_a_stranger_is_turned_away_while_the_database_is_held_by_another_writer():
+    sender, body = make_hook(), payload()
+    wrong = github_headers(body, "d-1") | {"X-Hub-Signature-256": "sha256=" + "0" * 64}
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():  # it takes the write lock at once
+            knocking = pool.submit(lambda: asyncio.run(knock(scope_of(sender, wrong), body)))
+            assert knocking.result(timeout=15)[0] == 401
+            assert not Delivery.objects.exists()
+        door.writer.stop()
+    assert Delivery.objects.get().verdict == "unverified"

@@ -22,7 +22,9 @@ class Command(BaseCommand):
         parser.add_argument("--team", required=True, help="The team's slug.")
         parser.add_argument("--user", required=True, help="Who holds the token; it reaches no further than this user.")
         parser.add_argument("--name", default="command line", help="What it is for.")
-        parser.add_argument("--scope", action="append", dest="scopes", choices=[scope.value for scope in Scope], required=True)
+        parser.add_argument(
+            "--scope", action="append", dest="scopes", choices=[scope.value for scope in Scope], required=True
+        )
         parser.add_argument("--days", type=int, default=0, help="How long it lives; 0 means until it is revoked.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
