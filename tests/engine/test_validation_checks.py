@@ -182,6 +182,12 @@ def test_a_rule_that_breaks_while_it_is_applied_is_faulty_and_not_failed():
     assert "cannot be applied" in report.summary()
 
 
+@pytest.mark.parametrize("text", ["0", "[1", '{"a": 1}', "null"])
+def test_a_document_that_is_text_is_no_json_to_be_read(text):
+    assert on(text, {"path": "$", "value_type": "string"}).passed
+    assert not on(text, {"path": "$.a"}).passed
+
+
 def test_a_failed_check_weighs_more_than_a_faulty_rule():
     assert on({"v": 1}, {"path": "$.w"}, schema={"$ref": "#"}).status is Status.FAILED
 

@@ -37,6 +37,8 @@ def names_one_place(path: str) -> bool:
 
 def find(path: str, document: JsonValue) -> list[JsonValue]:
     """Every value at the path, in the document's order. Raises `BadPath`, also for one too deep to follow."""
+    if isinstance(document, str):  # the library would take it for JSON to be read
+        return [] if compiled(path).segments else [document]
     try:
         return [cast(JsonValue, match.obj) for match in compiled(path).finditer(document)]
     except (JSONPathError, RecursionError):
