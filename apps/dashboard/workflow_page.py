@@ -125,7 +125,8 @@ def history(workflow: Workflow, number: int) -> dict[str, Any]:
 
 def settings(workflow: Workflow) -> dict[str, Any]:
     audit = Audit.objects.filter(object_kind="workflow", object_id=str(workflow.pk)).select_related("actor")
-    return {"settings": json.dumps(workflow.settings, indent=2), "audit": list(audit.order_by("-at")[:30])}
+    said = json.dumps(workflow.settings, indent=2) if workflow.settings else ""
+    return {"settings": said, "audit": list(audit.order_by("-at")[:30])}
 
 
 def _listed(workflow: Workflow) -> Listed:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.accounts.models import User
 from apps.runs.forms import RunFilter
 from apps.runs.models import Run, RunQuerySet
-from apps.runs.starting import EntryPath
+from apps.runs.starting import OFFERED
 from apps.workflows.models import Workflow
 
 ROWS = 50
@@ -42,7 +42,7 @@ class RunRows:
     rows: list[RunRow]
     more: str  # the id the next page starts after; empty at the end
     workflows: list[Workflow]
-    entry_paths: tuple[str, ...] = tuple(EntryPath)
+    entry_paths: tuple[str, ...] = OFFERED
 
 
 @dataclass(frozen=True)

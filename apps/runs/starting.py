@@ -50,6 +50,9 @@ class EntryPath(StrEnum):
     BUILDER = "builder"
 
 
+OFFERED = (EntryPath.MANUAL, EntryPath.GITHUB, EntryPath.BEARER, EntryPath.API)
+"""The ways in that this release has; the others are names that are taken."""
+
 UNTRIGGERED = frozenset({EntryPath.MANUAL, EntryPath.SCHEDULE, EntryPath.API, EntryPath.BUILDER})
 """On these no delivery is expected."""
 

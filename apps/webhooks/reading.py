@@ -43,6 +43,12 @@ def hook_url(trigger: Trigger) -> str:
     return f"{settings.PULSE_BASE_URL}/hooks/{trigger.key}"
 
 
+def newest_of(delivery: Delivery) -> Delivery:
+    """The last time it was sent again; itself when it never was, or nothing was stored of that."""
+    first = delivery.redelivery_of_id or delivery.pk
+    return Delivery.objects.filter(redelivery_of=first).newest_first().first() or delivery
+
+
 def triggers_of(workflow: Workflow, *, now: datetime) -> list[TriggerView]:
     """The workflow's triggers, in the order they were made."""
     rows = Trigger.objects.filter(workflow=workflow).annotate(last=Max("deliveries__received_at"))

@@ -66,7 +66,9 @@ def redeliver(request: MemberRequest, delivery_id: uuid.UUID) -> HttpResponseBas
         messages.error(request, f"Sent again, and answered with {answer.status}: {answer.body['detail']}")
     else:
         messages.success(request, f"Sent again; it was answered with {answer.status}.")
-    return go(request, reverse("webhooks:deliveries"))
+    if answer.run_id:
+        return go(request, reverse("runs:run", args=[answer.run_id]))
+    return go(request, reverse("webhooks:delivery", args=[reading.newest_of(found).pk]))
 
 
 @require_POST

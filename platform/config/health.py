@@ -52,10 +52,14 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Ready: 200 when requests can be served whole, else 503 and what is missing."""
+    """Ready: 200 when requests can be served whole, else 503 and what is missing.
+
+    `steps` says whether a worker can run steps; it fails nobody: pages are served and runs wait without one.
+    """
     checks = {"database": _database(), "cache": _cache(), "data": _data()}
     ready = all(answer == "ok" for answer in checks.values())
-    return JsonResponse({"status": "ready" if ready else "not_ready", **checks}, status=200 if ready else 503)
+    told = {"status": "ready" if ready else "not_ready", **checks, "steps": _steps()}
+    return JsonResponse(told, status=200 if ready else 503)
 
 
 @require_safe
@@ -103,6 +107,18 @@ def _cache() -> str:
 
 def _data() -> str:
     return "ok" if os.access(settings.PULSE_DATA, os.W_OK | os.X_OK) else "the data folder cannot be written"
+
+
+def _steps() -> str:
+    try:
+        workers = [worker for worker in _living() if worker.role == "worker" and not worker.stopping_at]
+    except DatabaseError:
+        return "not known: the database does not answer"
+    if sum(worker.slots for worker in workers):
+        return "ok"
+    if not workers:
+        return "no worker is heard of (0 slots): runs wait"
+    return "no worker can run steps (0 slots): runs wait; manage.py doctor says why"
 
 
 def _may_read_metrics(request: HttpRequest) -> bool:

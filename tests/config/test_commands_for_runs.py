@@ -1,4 +1,4 @@
-"""What `run_workflow`, `demo` and `create_token` tell in the terminal: the end of the log, and sentences for mistakes."""
+"""What `run_workflow`, `demo` and `create_token` tell in a terminal: the end of the log, sentences for mistakes."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ def test_a_demo_for_another_port_than_the_running_one_names_it(settings: Any, tm
     with starting.claim_data():
         assert before.serving_port(tmp_path) == 8123
         settings.PULSE_PORT = 8124
-        with pytest.raises(CommandError, match="port 8123, and PULSE_PORT is 8124. Nothing was sent"):
+        with pytest.raises(CommandError, match=r"port 8123, and PULSE_PORT is 8124\. Nothing was sent"):
             call_command("demo", stdout=StringIO())
     assert before.serving_port(tmp_path) is None

@@ -48,6 +48,21 @@ def test_it_is_ready_when_everything_answers():
     assert (answer.status_code, answer.json()["status"]) == (200, "ready")
 
 
+def test_it_says_whether_steps_can_run_and_is_ready_for_pages_all_the_same():
+    said = []
+    for facts in ({}, {"refusal": "The host lets nobody make user namespaces."}, {"slots": 2}):
+        if facts:
+            worker(**facts)
+        answer = Client().get("/readyz")
+        assert answer.status_code == 200
+        said.append(answer.json()["steps"])
+    assert said == [
+        "no worker is heard of (0 slots): runs wait",
+        "no worker can run steps (0 slots): runs wait; manage.py doctor says why",
+        "ok",
+    ]
+
+
 def test_it_is_not_ready_without_a_data_folder(settings, tmp_path):
     settings.PULSE_DATA = tmp_path / "gone"
     answer = Client().get("/readyz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from django.test import Client
@@ -11,6 +12,7 @@ from apps.accounts.models import Audit, User
 from apps.runs.models import Attempt, Run, Worker
 from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
 from apps.workflows import documents
+from apps.workflows.models import Workflow
 from engine.ids import uuid7
 from tests import factories
 from tests.browser.demo import Demo
@@ -79,6 +81,7 @@ def test_the_contract_is_shown_and_compared(demo: Demo, as_user: AsUser) -> None
     text = page(as_user, demo, address)
     assert "attempt.run_id" not in text  # an id is evidence, not a difference
     attempt = Attempt.objects.get(step_run__run=demo.runs["good"], step_run__step_id="review")
+    assert attempt.contract is not None
     attempt.contract["env"]["VAR_WHO"] = "someone else"
     attempt.save()
     text = page(as_user, demo, address)
@@ -146,8 +149,27 @@ def test_lists_go_on_from_where_they_stopped(demo: Demo, as_user: AsUser) -> Non
     assert (str(newer.pk) in text, str(before.pk) in text, str(older.pk) in text) == (False, False, True)
 
 
+def test_starts_are_filtered_by_the_ways_in_that_there_are(demo: Demo, as_user: AsUser) -> None:
+    text = page(as_user, demo, "/runs/")
+    offered = text.split('name="via"')[1].split("</select>")[0]
+    assert re.findall("<option>([a-z]+)</option>", offered) == ["manual", "github", "bearer", "api"]
+
+
+def test_no_settings_are_said_to_be_none(demo: Demo, as_user: AsUser) -> None:
+    Workflow.objects.filter(pk=demo.workflow.pk).update(settings={})
+    text = page(as_user, demo, "/t/payments/workflows/pr-review/settings/")
+    assert "the defaults hold" in text
+    assert "{}" not in text
+
+
+def test_the_menu_leads_to_the_api(demo: Demo, as_user: AsUser) -> None:
+    client = as_user(demo.cast.viewer)
+    assert 'href="/api/v1/docs"' in client.get("/").text
+    assert client.get("/api/v1/docs").status_code == 200
+
+
 def test_senseless_filters_are_left_out(demo: Demo, as_user: AsUser) -> None:
-    for query in ("?status=none", "?before=x", "?workflow=x", "?period=9y", "?status=%00"):
+    for query in ("?status=none", "?before=x", "?workflow=x", "?period=9y"):
         assert as_user(demo.cast.viewer).get(f"/runs/{query}").status_code == 200, query
         assert as_user(demo.cast.viewer).get(f"/deliveries/{query}").status_code == 200, query
 

@@ -57,6 +57,15 @@ def test_a_redelivery_that_is_sent_again_links_to_the_first(cast, sender):
     assert Delivery.objects.get(run_id=third.body["run_id"]).redelivery_of == second.redelivery_of
 
 
+def test_the_page_leads_to_the_run_it_made(cast, sender):
+    first = sender.post().json()
+    browser = Client()
+    browser.force_login(cast.operator)
+    answer = browser.post(f"/deliveries/{only_delivery().pk}/redeliver/")
+    run = Run.objects.exclude(pk=first["run_id"]).get()
+    assert answer.headers["Location"] == f"/runs/{run.pk}/"
+
+
 def test_the_page_says_so_when_it_was_refused(cast):
     raw = document(settings={"repair": "off", "max_concurrent_runs": 1, "on_busy": "reject"})
     sender = make_hook(cast, raw=raw)
