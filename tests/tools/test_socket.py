@@ -131,6 +131,27 @@ def test_a_message_of_too_many_values_is_refused_and_not_taken_apart(step, value
         ]
 
 
+def test_many_large_messages_at_once_are_all_answered_and_small_ones_meanwhile(step):
+    with world.listening(step) as (_, path):
+        clients = [world.Client(path, step.token) for _ in range(12)]
+        halves = [world.Client(path, step.token) for _ in range(endpoint.LARGE_AT_ONCE - 1)]
+        for half in halves:
+            half.socket.sendall(struct.pack(">I", 3_000_000) + b'{"id": ')
+        sending = [
+            threading.Thread(
+                target=client.send_call,
+                args=("query_workflow_db", {"sql": "SELECT length(?) AS n", "params": ["x" * 3_000_000]}),
+            )
+            for client in clients
+        ]
+        for each in sending:
+            each.start()
+        assert world.Client(path, step.token).query("SELECT 1")["success"]
+        assert [client.receive()["result"]["rows"] for client in clients] == [[{"n": 3_000_000}]] * 12
+        for each in sending:
+            each.join()
+
+
 def test_a_length_beyond_all_measure_ends_the_connection(step):
     with world.listening(step) as (_, path):
         client = world.Client(path, step.token)
@@ -170,7 +191,7 @@ def test_a_connection_that_is_cut_in_a_frame_ends_only_itself(step):
 
 def test_an_answer_over_4_mb_is_refused_clearly_and_never_cut(step):
     with world.client_of(step) as client:
-        answer = client.query("SELECT replace(hex(zeroblob(3000000)), '0', char(9)) AS many")
+        answer = client.query("SELECT replace(hex(zeroblob(2000000)), '0', char(9)) AS many")
         assert answer["error"]["code"] == "result_too_large"
         assert "max_rows" in answer["error"]["hint"]
 
