@@ -34,6 +34,9 @@ from apps.workflows.places import data_places
 IN_FLIGHT = 16
 CONNECTIONS = 64
 PATIENCE_S = 10.0
+LARGE = 256 * 1024
+LARGE_AT_ONCE = 4
+"""Of larger messages so many are taken in and apart at a time; the others wait in the kernel, not in our memory."""
 DRAINED = 64 * 1024 * 1024
 IMPORT_EVERY_S = 1
 JOIN_S = 1.0
@@ -62,6 +65,7 @@ class ToolEndpoint:
         self._fence: Fence = fence if callable(fence) else lambda: fence
         self._max_calls = max_calls
         self._lock = threading.Lock()
+        self.large = threading.BoundedSemaphore(LARGE_AT_ONCE)
         self._slots = threading.BoundedSemaphore(IN_FLIGHT)
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._databases: set[Databases] = set()
@@ -275,6 +279,12 @@ class Conversation:
         (length,) = wire.HEADER.unpack(header)
         if length > wire.MAX_FRAME:
             raise _TooLarge(length, drained=self._drain(length))
+        if length <= LARGE:
+            return self._body(length)
+        with self._endpoint.large:
+            return self._body(length)
+
+    def _body(self, length: int) -> Any:
         body = self._exactly(length)
         return None if body is None else wire.parse(body)
 
