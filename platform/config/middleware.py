@@ -62,7 +62,8 @@ class ApiErrors:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self._answer(request)
-        plain = response.status_code >= 400 and response.get("Content-Type") != "application/problem+json"
+        # A tool's answer is JSON of its own shape, `{success, result, error}`, whatever its status.
+        plain = response.status_code >= 400 and "json" not in response.get("Content-Type", "")
         if not plain or not request.path.startswith("/api/"):
             return response
         code, detail = SAID.get(response.status_code, ("refused", "The request was refused. Nothing was done."))
