@@ -34,7 +34,10 @@ class RunForm(forms.Form):
         for step in definition.plan.steps:
             for name, parameter in step.script_parameters.items():
                 known = last.parameters.get(step.id, {}).get(name, parameter.default)
-                self.fields[f"{PARAMETER}.{step.id}.{name}"] = _field_for(name, parameter, known)
+                field = _field_for(name, parameter, known)
+                if data is None and name in last.parameters.get(step.id, {}):
+                    field.help_text = " ".join([str(field.help_text).rstrip(), "From the last run."]).strip()
+                self.fields[f"{PARAMETER}.{step.id}.{name}"] = field
             routes = getattr(step, "routes", None)
             if step.kind in {"branch", "routing"} and routes:
                 self.fields[f"{ROUTE}.{step.id}"] = forms.ChoiceField(

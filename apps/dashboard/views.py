@@ -108,15 +108,15 @@ def start(request: MemberRequest, team: str, slug: str) -> HttpResponseBase:
 def set_variable(request: MemberRequest, team: str, slug: str) -> HttpResponseBase:
     found = workflow_for(request.user, team, slug, Permission.EDIT)
     form = VariableForm(request.POST)
-    return _saved(request, found, form, lambda data: actions.set_variable(found, by=request.user, **data))
+    return _saved(request, found, "variable", form, lambda data: actions.set_variable(found, by=request.user, **data))
 
 
 @require_POST
 @page(Permission.EDIT)
 def set_group(request: MemberRequest, team: str, slug: str) -> HttpResponseBase:
     found = workflow_for(request.user, team, slug, Permission.EDIT)
-    form = GroupForm(request.POST)
-    return _saved(request, found, form, lambda data: actions.set_group(found, by=request.user, **data))
+    form = GroupForm(found.variables.values_list("name", flat=True), request.POST)
+    return _saved(request, found, "group", form, lambda data: actions.set_group(found, by=request.user, **data))
 
 
 @require_POST
@@ -125,26 +125,27 @@ def set_secret(request: MemberRequest, team: str, slug: str) -> HttpResponseBase
     """Save a secret's value. It is never shown again, here or anywhere."""
     found = workflow_for(request.user, team, slug, Permission.EDIT)
     form = SecretForm(request.POST)
-    return _saved(request, found, form, lambda data: actions.set_secret(found.team, by=request.user, **data))
+    return _saved(request, found, "secret", form, lambda data: actions.set_secret(found.team, by=request.user, **data))
 
 
 def _saved(
-    request: MemberRequest, found: Workflow, form: forms.Form, save: Callable[[dict[str, Any]], object]
+    request: MemberRequest, found: Workflow, kind: str, form: forms.Form, save: Callable[[dict[str, Any]], object]
 ) -> HttpResponse:
-    """Save what the form says, say what became of it, and go back to the tab."""
-    if not form.is_valid():
-        messages.error(
-            request, " ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-        )
-    else:
+    """Save what the form says and go back to the tab; what is refused is said, and the form stays open as typed."""
+    refusal = " ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
+    if not refusal:
         try:
             done = save(form.cleaned_data)
+        except Refused as refused:
+            refusal = refused.detail
+        else:
             messages.success(request, f"{form.cleaned_data['name']} is saved.")
             if warning := getattr(done, "warning", ""):
                 messages.warning(request, warning)
-        except Refused as refused:
-            messages.error(request, refused.detail)
-    return go(request, reverse("dashboard:workflow_tab", args=[found.team.slug, found.slug, "variables"]))
+            return go(request, reverse("dashboard:workflow_tab", args=[found.team.slug, found.slug, "variables"]))
+    messages.error(request, refusal)
+    failed = workflow_page.Failed(kind, form.data)
+    return _show(request, found, "variables", workflow_page.variables(found, failed), status=422)
 
 
 def _show(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
 
 from apps.accounts.models import Audit, User
-from apps.dashboard import highlight
+from apps.dashboard import forms, highlight
 from apps.runs import listing
 from apps.runs.forms import RunFilter
 from apps.runs.listing import RunBar
@@ -19,7 +20,7 @@ from apps.webhooks.deliveries_page import Row
 from apps.webhooks.models import Delivery
 from apps.workflows import graph_svg
 from apps.workflows.importing import CODE_CHANGED
-from apps.workflows.models import PlanRevision, Secret, Workflow
+from apps.workflows.models import Group, PlanRevision, Secret, Variable, Workflow
 from apps.workflows.places import places_of
 from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath, Entry
@@ -56,6 +57,31 @@ class SecretLine:
     secret: Secret | None
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A form of the tab that was refused just now: variable, group or secret, and what was typed in it."""
+
+    kind: str
+    typed: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ValueRow:
+    """A variable in a group's form: its value as it is typed, empty when the default holds."""
+
+    name: str
+    text: str
+    default: str
+
+
+@dataclass(frozen=True)
+class GroupForm:
+    group: Group
+    enabled: bool
+    is_open: bool
+    rows: tuple[ValueRow, ...]
+
+
 def workflows(user: User, team: str = "") -> list[Listed]:
     found = Workflow.objects.for_user(user).by_title()
     if team:
@@ -89,14 +115,18 @@ def code(workflow: Workflow, path: str) -> dict[str, Any]:
         return {"files": [], "file": CodeFile("", (), str(refused))}
 
 
-def variables(workflow: Workflow) -> dict[str, Any]:
+def variables(workflow: Workflow, failed: Failed | None = None) -> dict[str, Any]:
+    """`failed` is the form that was refused just now: it is shown open, with what was typed in it."""
     set_here = {
         secret.name: secret for secret in Secret.objects.filter(team=workflow.team).select_related("updated_by")
     }
+    known, groups = list(workflow.variables.all()), list(workflow.groups.all())
     return {
-        "variables": list(workflow.variables.all()),
-        "groups": list(workflow.groups.all()),
+        "variables": known,
+        "groups": groups,
+        "group_forms": [_group_form(group, known, failed) for group in groups],
         "secrets": [SecretLine(name, set_here.get(name)) for name in workflow.secret_names],
+        "failed": {failed.kind: failed.typed} if failed else {},
     }
 
 
@@ -127,6 +157,17 @@ def settings(workflow: Workflow) -> dict[str, Any]:
     audit = Audit.objects.filter(object_kind="workflow", object_id=str(workflow.pk)).select_related("actor")
     said = json.dumps(workflow.settings, indent=2) if workflow.settings else ""
     return {"settings": said, "audit": list(audit.order_by("-at")[:30])}
+
+
+def _group_form(group: Group, known: list[Variable], failed: Failed | None) -> GroupForm:
+    refused = failed is not None and failed.kind == "group" and failed.typed.get("name") == group.name
+    if failed and refused:
+        values = {one.name: failed.typed.get(f"{forms.VALUE}{one.name}", "") for one in known}
+        enabled = "enabled" in failed.typed
+    else:
+        values, enabled = {name: forms.typed(value) for name, value in group.values.items()}, group.enabled
+    rows = tuple(ValueRow(one.name, values.get(one.name, ""), forms.typed(one.value)) for one in known)
+    return GroupForm(group, enabled, refused, rows)
 
 
 def _listed(workflow: Workflow) -> Listed:

@@ -45,7 +45,7 @@ def acts(demo: Demo) -> list[tuple[str, str, dict[str, str]]]:
         ("operator", f"/runs/{demo.runs['lost']}/settle/", {"step_id": "check-market", "choice": "mark_failed"}),
         ("operator", f"/deliveries/{demo.delivery}/redeliver/", {}),
         ("editor", f"{flow}variables/set/", {"name": "TOLERANCE_PERCENT", "value": "4"}),
-        ("editor", f"{flow}groups/set/", {"name": "asia", "values": "{}", "enabled": "on"}),
+        ("editor", f"{flow}groups/set/", {"name": "asia", "enabled": "on"}),
         ("editor", f"{flow}secrets/set/", {"name": "GITHUB_TOKEN", "value": "a-long-enough-value"}),
         ("editor", f"{flow}triggers/new/", {"kind": "bearer", "name": "another"}),
         ("editor", f"/triggers/{trigger}/rotate/", {}),

@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import pytest
 from django.test import Client
+from pydantic import JsonValue
 
 from apps.accounts.models import User
+from apps.dashboard.forms import VariableForm, typed
 from apps.runs import inputs
 from apps.runs.models import Run, StepRun
 from apps.webhooks.models import Trigger
 from apps.workflows import vault
-from apps.workflows.models import Variable, Workflow
+from apps.workflows.models import Group, Variable, Workflow
 from tests.browser.demo import Demo
 
 AsUser = Callable[[User], Client]
@@ -38,6 +40,8 @@ def test_the_form_offers_the_last_values_again(demo: Demo, as_user: AsUser) -> N
     page = client.get(FLOW).text
     assert '<option value="&quot;bonds&quot;" selected>' in page
     assert 'value="7"' in page
+    assert page.count("From the last run.") == 2
+    assert "From the last run." not in client.post(f"{FLOW}start/", FORM | {"group": "mars"}).text
 
 
 @pytest.mark.parametrize(
@@ -131,6 +135,57 @@ def test_a_secrets_value_is_written_and_shown_nowhere(demo: Demo, as_user: AsUse
 def test_a_variable_is_saved_as_the_json_it_is(demo: Demo, as_user: AsUser) -> None:
     as_user(demo.cast.editor).post(f"{FLOW}variables/set/", {"name": "TOLERANCE_PERCENT", "value": "4.5"})
     assert Variable.objects.get(name="TOLERANCE_PERCENT").value == 4.5
+
+
+def test_a_groups_values_are_saved_row_by_row_as_what_they_are(demo: Demo, as_user: AsUser) -> None:
+    client, group = as_user(demo.cast.editor), Group.objects.get(workflow__slug="market-checks", name="europe")
+    for position, name in enumerate(("AS_TEXT", "LEFT_OUT"), 5):
+        Variable.objects.create(workflow=group.workflow, name=name, value="x", position=position)
+    sent = {"value.AS_TEXT": '"5"', "value.TOLERANCE_PERCENT": "5", "value.LEFT_OUT": ""}
+    client.post(f"{FLOW}groups/set/", {"name": "europe", "enabled": "on", **sent})
+    assert group.workflow.groups.get(name="europe").values == {"AS_TEXT": "5", "TOLERANCE_PERCENT": 5}
+    page = client.get(f"{FLOW}variables/").text
+    assert 'name="value.AS_TEXT" value="&quot;5&quot;"' in page
+    assert 'name="value.TOLERANCE_PERCENT" value="5"' in page
+
+
+@pytest.mark.parametrize(
+    "value", ["text", "5", "true", "", "[x", " a ", "a\nb", "null", 5, 1.5, None, True, [1], {"a": "ü"}]
+)
+def test_a_value_is_typed_so_that_it_is_read_back_as_the_same(value: JsonValue) -> None:
+    form = VariableForm({"name": "A", "value": typed(value)})
+    assert form.is_valid(), form.errors
+    assert (form.cleaned_data["value"], type(form.cleaned_data["value"])) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "kept"),
+    [
+        ("variables", {"name": "lower case", "value": "kept text"}, 'value="kept text"'),
+        ("groups", {"name": "europe", "value.TOLERANCE_PERCENT": "[1"}, 'value="[1"'),
+        ("secrets", {"name": "MARKET_KEY", "value": "short"}, "<option selected>MARKET_KEY</option>"),
+    ],
+)
+def test_a_form_of_variables_that_was_refused_stays_open_as_typed(
+    demo: Demo, as_user: AsUser, path: str, sent: dict[str, str], kept: str
+) -> None:
+    Workflow.objects.filter(slug="market-checks").update(secret_names=["MARKET_KEY"])
+    answer = as_user(demo.cast.editor).post(f"{FLOW}{path}/set/", sent)
+    assert answer.status_code == 422
+    assert kept in answer.text
+    assert (
+        answer.text.count('<details class="fold-box needs-edit" open>')
+        + answer.text.count('<details class="fold-box" open>')
+        == 1
+    )
+    assert 'value="short"' not in answer.text
+
+
+def test_a_workflow_without_secrets_says_how_one_is_added(demo: Demo, as_user: AsUser) -> None:
+    Workflow.objects.filter(slug="market-checks").update(secret_names=[])
+    page = as_user(demo.cast.editor).get(f"{FLOW}variables/").text
+    assert "It names no secrets" in page
+    assert "import it; then set its value here" in page
 
 
 def test_a_trigger_with_a_taken_name_is_refused_at_the_form(demo: Demo, as_user: AsUser) -> None:
