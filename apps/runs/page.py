@@ -125,6 +125,12 @@ class RunPage:
             found.append(StepLine(step, tuple(self._line(attempt) for attempt in step.attempts.all())))
         return tuple(found)
 
+    @property
+    def codes(self) -> list[str]:
+        """The digests of the code that its attempts had, the latest first: more than one when it changed meanwhile."""
+        attempts = sorted((one.attempt for line in self.lines for one in line.attempts), key=lambda one: one.queued_at)
+        return list(dict.fromkeys(one.code_digest for one in reversed(attempts) if one.code_digest))
+
     @cached_property
     def texts(self) -> Texts:
         return Texts(self.run)

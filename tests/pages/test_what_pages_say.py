@@ -89,15 +89,19 @@ def test_the_contract_is_shown_and_compared(demo: Demo, as_user: AsUser) -> None
     assert "someone else" in text
 
 
-def test_a_change_of_the_code_is_in_the_history_and_beside_the_contract(demo: Demo, as_user: AsUser) -> None:
+def test_a_change_of_the_code_is_in_the_history_and_beside_the_plan_of_a_run(demo: Demo, as_user: AsUser) -> None:
     code = {"code/review/main.py": "print(2)\n", "code/classify/main.py": "", "code/x.py": ""}
     factories.make_workflow(demo.cast.team, demo.cast.editor, documents.with_sections(demo.workflow), code)
     change = Audit.objects.get(action="code.changed", object_id=str(demo.workflow.pk))
     text = page(as_user, demo, "/t/payments/workflows/pr-review/history/")
     assert f"{change.data['before'][:12]} → {change.data['after'][:12]}" in text
-    attempt = Attempt.objects.filter(step_run__run=demo.runs["good"], step_run__step_id="review").get()
-    Attempt.objects.filter(pk=attempt.pk).update(code_digest="c0de" * 16)
-    assert 'code <span class="mono">c0dec0dec0de' in page(as_user, demo, f"/runs/{demo.runs['good']}/?step=review")
+    attempts = Attempt.objects.filter(step_run__run=demo.runs["good"])
+    attempts.update(code_digest="c0de" * 16)
+    said = '<dt>Code</dt><dd class="mono">c0dec0dec0de'
+    assert f"{said}</dd>" in page(as_user, demo, f"/runs/{demo.runs['good']}/")
+    attempts.filter(step_run__step_id="review").update(code_digest=change.data["after"])
+    text = page(as_user, demo, f"/runs/{demo.runs['good']}/")
+    assert f'{change.data["after"][:12]}<span class="faint"> and 1 more' in text
 
 
 def test_both_attempts_of_a_retried_step_can_be_opened(demo: Demo, as_user: AsUser) -> None:
