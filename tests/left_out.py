@@ -16,7 +16,7 @@ NEEDS: dict[str, tuple[str, Callable[[], object]]] = {
     "services": ("postgresql redis-server", lambda: postgresql_programs() and shutil.which("redis-server")),
 }
 # Some tests are about one of the two databases; the other one's half of the suite leaves them out on purpose.
-OF_ONE_DATABASE = ("SQLite has", "PostgreSQL offers")
+OF_ONE_DATABASE = ("SQLite has", "only SQLite has", "PostgreSQL offers")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import os
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -64,7 +65,7 @@ def test_without_requirements_all_share_an_empty_one(stage: Stage) -> None:
 def test_what_is_required_can_be_imported_in_the_sandbox_and_by_preflight(stage: Stage) -> None:
     stage.workflow.requirements.write_text("tiny==1.0\n")
     ran = stage.run("import tiny\nprint(tiny.VALUE, tiny.__file__)\n")
-    assert ran.log == "42 /pulse/deps/lib/python3.11/site-packages/tiny/__init__.py\n", ran
+    assert re.fullmatch(r"42 /pulse/deps/lib/python3\.\d+/site-packages/tiny/__init__\.py\n", ran.log), ran
 
 
 def test_it_is_built_once_and_kept(stage: Stage) -> None:
@@ -89,7 +90,7 @@ def test_a_failure_names_package_interpreter_and_index(stage: Stage, index: Path
     with pytest.raises(EnvironmentFailed) as raised:
         built(stage, "tiny==1.0\nnot-there==3\n")
     text = str(raised.value)
-    assert "not-there for Python 3.11" in text
+    assert "not-there for Python 3." in text
     assert str(index) in text
     assert [path.name for path in stage.data.environments.iterdir() if path.is_dir()] == []
 

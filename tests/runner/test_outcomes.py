@@ -9,6 +9,7 @@ from tests.runner.stage import Silent, Stage
 
 pytestmark = pytest.mark.sandbox
 
+STEP = "/pulse/code/work"
 BOUNDARY = "from pulse import ToolBoundaryError\nraise ToolBoundaryError('not_owner', 'this session is not yours')\n"
 
 
@@ -27,12 +28,10 @@ def test_a_non_zero_exit_is_a_failure_though_valid_files_lie_there(stage: Stage)
 def test_an_uncaught_exception_is_a_script_error_with_its_place(stage: Stage) -> None:
     ran = stage.run("def f():\n    raise ValueError('no good')\nf()\n")
     assert ran.ending.outcome == "script_error", ran
-    assert ran.ending.detail == "ValueError: no good (/pulse/code/work/main.py:2)"
+    assert ran.ending.detail == f"ValueError: no good ({STEP}/main.py:2)"
     assert ran.ending.claims["exception"]["class"] == "ValueError"
     assert "boot" not in ran.log
-    assert ran.log.startswith(
-        'Traceback (most recent call last):\n  File "/pulse/code/work/main.py", line 3, in <module>'
-    )
+    assert ran.log.startswith(f'Traceback (most recent call last):\n  File "{STEP}/main.py", line 3, in <module>')
 
 
 def test_an_uncaught_assertion_is_told_apart(stage: Stage) -> None:
