@@ -64,8 +64,9 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # Of one module: while it lives a loop runs in this thread, and no asynchronous test of another could run.
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("there is no Chromium on this machine: apt-get install chromium")
@@ -85,7 +86,7 @@ def watched(context: BrowserContext) -> Watched:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def signed_in(served: Served, browser: Browser) -> dict[str, Any]:
     """The cookies of the team's owner: signing in once is enough."""
     context = browser.new_context()
