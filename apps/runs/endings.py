@@ -36,7 +36,7 @@ def finish(run: Run, to: RunStatus, *, reason: str = "", reason_code: str = "", 
         left = _end_steps(run, to, now)
         events.record_all(run.pk, [*left, News(ENDS[to], data={"reason": reason, "reason_code": reason_code})])
         tools.end_sessions_of_run(run.pk, f"run_{to}")
-        slots.wake(run.workflow_id)
+        slots.wake_after(run.workflow_id)
     return True
 
 
@@ -55,7 +55,7 @@ def requeue(
         tools.resume_run_session(run.pk)
         if tell and not at:
             queue.enqueue(run.pk)
-        slots.wake(run.workflow_id)
+        slots.wake_after(run.workflow_id)
     return True
 
 
@@ -72,7 +72,7 @@ def hold_for_a_person(
         data = {"reason": reason, "reason_code": reason_code, "may_still_run": may_still_run}
         events.record(run, Kind.RUN_NEEDS_ATTENTION, data=data)
         tools.suspend_run_session(run.pk)
-        slots.wake(run.workflow_id)
+        slots.wake_after(run.workflow_id)
     return True
 
 

@@ -48,15 +48,10 @@ def claim(run_id: uuid.UUID) -> Lease | None:
     """
     here = whereabouts.here()
     with transaction.atomic():
+        # One claim of a workflow at a time; its row before its runs', as whoever takes both must.
+        workflow = Workflow.objects.select_for_update(of=("self",), no_key=True).filter(runs__pk=run_id).first()
         run = Run.objects.locked().filter(pk=run_id, status=Run.Status.QUEUED).first()
-        if run is None or (
-            here.worker_id and Worker.objects.filter(pk=here.worker_id).exclude(stopping_at=None).exists()
-        ):
-            return None
-        workflow = Workflow.objects.select_for_update(no_key=True).get(
-            pk=run.workflow_id
-        )  # one claim of a workflow at a time
-        if not slots.take(run, workflow):
+        if workflow is None or run is None or _is_stopping(here) or not slots.take(run, workflow):
             return None
         now = timezone.now()
         claimed = Run.objects.filter(pk=run_id, status=Run.Status.QUEUED, fence=run.fence).update(
@@ -72,6 +67,12 @@ def claim(run_id: uuid.UUID) -> Lease | None:
         lease = Lease(run_id, run.fence + 1)
         events.record(run_id, Kind.RUN_STARTED, data={"fence": lease.fence})
         return lease
+
+
+def _is_stopping(here: whereabouts.Here) -> bool:
+    if here.worker_id is None:
+        return False
+    return Worker.objects.filter(pk=here.worker_id).exclude(stopping_at=None).exists()
 
 
 def take_over(run_id: uuid.UUID, fence: int, beat: int) -> Lease | None:

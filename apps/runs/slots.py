@@ -46,10 +46,23 @@ def holders(workflow: Workflow) -> list[str]:
     return [str(pk) for pk in held.values_list("pk", flat=True)]
 
 
-def wake(workflow_id: uuid.UUID) -> int:
-    """Queues those waiting runs whose turn has come, the oldest first; how many.
+def wake_after(workflow_id: uuid.UUID) -> None:
+    """Wakes whose turn has come once the caller's transaction, in which a run leaves running or the queue, is done.
 
-    Called in each transaction in which a run leaves running or the queue, and by the sweeper. Safe to repeat.
+    Within it the workflow would be locked after the run: against the order of `leases.claim`, and a deadlock on
+    PostgreSQL. What a process that dies in between leaves undone, the sweeper does.
+    """
+
+    def act() -> None:
+        wake(workflow_id)
+
+    transaction.on_commit(act, robust=True)
+
+
+def wake(workflow_id: uuid.UUID) -> int:
+    """Queues those waiting runs whose turn has come, the oldest first; how many. Safe to repeat.
+
+    In a transaction of its own: the workflow's row is locked first, then its runs'.
     """
     runs = Run.objects.filter(workflow_id=workflow_id)
     if not runs.waiting_for_slot().exists():

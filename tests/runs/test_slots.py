@@ -36,8 +36,8 @@ def test_a_run_beyond_the_limit_stays_queued_and_says_what_holds_the_slots(workf
 
 
 @pytest.mark.parametrize("end", [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED])
-@pytest.mark.django_db
-def test_each_end_wakes_the_oldest_waiting_run_in_its_own_transaction(workflow: Workflow, end: RunStatus) -> None:
+@pytest.mark.django_db(transaction=True)
+def test_each_end_wakes_the_oldest_waiting_run_once_it_is_committed(workflow: Workflow, end: RunStatus) -> None:
     holders = [running(workflow) for _ in range(2)]
     waiting = [start(workflow) for _ in range(2)]
     for run in waiting:
@@ -115,7 +115,7 @@ def test_claims_at_once_never_pass_the_limit(workflow: Workflow) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_whatever_happens_no_slot_is_lost_or_doubled(workflow: Workflow, seed: int) -> None:
     """Runs start, end, wait and are cancelled at random; then the queue is emptied as a worker would."""
     chance = random.Random(seed)
