@@ -7,6 +7,7 @@ with apt-get, named with the exact line otherwise. Run again it does nothing wit
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shutil
@@ -17,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 VENV = os.path.join(ROOT, ".venv")
 PYTHON = os.path.join(VENV, "bin", "python")
 LOCKS = {"run": ("runtime.lock",), "test": ("runtime.lock", "dev.lock")}
-# What a purpose needs of the system: a program that proves it is there, and Debian's package that brings it.
+# What a purpose needs of the system: a program (or a file) that proves it is there, and Debian's package with it.
 PACKAGES = {
     "run": (("bwrap", "bubblewrap"),),
     "test": (
@@ -25,6 +26,9 @@ PACKAGES = {
         ("chromium", "chromium"),
         ("initdb", "postgresql"),
         ("redis-server", "redis-server"),
+        # The numbers of the system call filter are held against these two.
+        ("/usr/include/asm-generic/unistd.h", "linux-libc-dev"),
+        ("/usr/lib/*/libseccomp.so.2", "libseccomp2"),
     ),
 }
 
@@ -116,6 +120,8 @@ def install_lock(lock: str) -> int:
 
 
 def found(program: str) -> bool:
+    if program.startswith("/"):
+        return bool(glob.glob(program))
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     if program == "initdb":  # Debian keeps PostgreSQL's own programs off the PATH
         base = "/usr/lib/postgresql"
