@@ -45,12 +45,14 @@ class Page:
     async def say(self, **message: Any) -> None:
         await self.socket.send_to(text_data=json.dumps(message))
 
-    async def silent(self, seconds: float) -> bool:
-        """Nothing but pings comes for so long."""
+    async def until_silent(self, seconds: float) -> list[dict[str, Any]]:
+        """Every message but pings, until none comes for so long."""
+        seen = []
         while not await self.socket.receive_nothing(seconds):
-            if (await self.next())["type"] != "ping":
-                return False
-        return True
+            message = await self.next()
+            if message["type"] != "ping":
+                seen.append(message)
+        return seen
 
     async def next(self, timeout: float = 15) -> dict[str, Any]:
         message = json.loads(await self.socket.receive_from(timeout))

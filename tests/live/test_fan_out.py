@@ -72,7 +72,7 @@ async def test_a_page_that_left_a_topic_is_told_no_more(cast: Cast, run: Run, op
     await page.say(type="unsubscribe", topic=f"run:{run.pk}")
     await commit(run, Kind.TOOL_CALLED)
     await other.until_caught_up(1)
-    assert await page.silent(0.3)
+    assert await page.until_silent(0.3) == []
 
 
 async def test_a_page_that_takes_nothing_costs_bounded_memory(cast: Cast, run: Run, open_page: Any) -> None:
@@ -83,11 +83,7 @@ async def test_a_page_that_takes_nothing_costs_bounded_memory(cast: Cast, run: R
         await in_thread(tell_at_once, run, Kind.LOG_GREW, 400)
         last += 400
         await quick.until_caught_up(last)
-    waiting = 0
-    while not await slow.silent(0.2):
-        await slow.next()
-        waiting += 1
-    assert waiting <= WINDOW
+    assert len(await slow.until_silent(0.2)) <= WINDOW
     slow.acknowledges = True
     await slow.acknowledge()
     await slow.until_caught_up(last)

@@ -53,7 +53,7 @@ class Tailer(threading.Thread):
                 if isinstance(topic, RunTopic) and (news is None or topic.run_id in news.runs):
                     publish_run(self._hub, topic, mark)
             slugs = {topic.slug for topic in topics if isinstance(topic, TeamTopic)}
-            for slug, names in self._teams.stale(slugs, news or source.News()):
+            for slug, names in self._teams.stale(slugs, news):
                 topic = TeamTopic(slug)
                 self._hub.publish(topic, [frames.stale(str(topic), names)])
             news = watch.wait(self._teams.next_look())

@@ -6,7 +6,7 @@ Team pages are not replayed: they are told what is stale, coalesced, and fetch i
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from apps.accounts.models import Team
@@ -28,27 +28,34 @@ class Teams:
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._pending: dict[uuid.UUID, set[str]] = {}
+        self._unknown = True
         self._looked = 0.0
         self._newest: dict[uuid.UUID, tuple[object, object]] = {}
 
     def next_look(self) -> float:
         """Seconds until stale teams may be told again: how long the tailer may sleep."""
-        if not self._pending:
+        if not self._pending and not self._unknown:
             return IDLE_S
         return max(0.0, self._looked + self._every_s - time.monotonic())
 
-    def stale(self, slugs: Collection[str], news: News) -> Iterator[tuple[str, set[str]]]:
-        """The teams among `slugs` whose pages have something to fetch, with the kinds of events that made it so."""
-        for team_id, kinds in news.teams.items():
+    def stale(self, slugs: Collection[str], news: News | None) -> list[tuple[str, set[str]]]:
+        """The teams among `slugs` whose pages have something to fetch, with the kinds of events that made it so.
+
+        Without news, from a source that has only begun to look, what was committed before is not known: everything.
+        """
+        self._unknown |= news is None
+        for team_id, kinds in (news.teams if news else {}).items():
             self._pending.setdefault(team_id, set()).update(kinds)
-        if time.monotonic() < self._looked + self._every_s:
-            return
-        self._looked = time.monotonic()
-        pending, self._pending = self._pending, {}
+        now = time.monotonic()
+        if now < self._looked + self._every_s:
+            return []
+        told = []
         for team in Team.objects.filter(slug__in=slugs):
-            names = pending.get(team.pk, set()) | self._arrived(team)
+            names = self._arrived(team) | (set(EVERYTHING) if self._unknown else self._pending.get(team.pk, set()))
             if names:
-                yield team.slug, names
+                told.append((team.slug, names))
+        self._looked, self._pending, self._unknown = now, {}, False
+        return told
 
     def _arrived(self, team: Team) -> set[str]:
         """Arrivals and diagnostics have no run of their own to write an event to, so their newest rows are compared.
