@@ -15,6 +15,7 @@ PLACES = (
     "/admin/accounts/user/",
     "/admin/accounts/user/1/change/",
     "/admin/webhooks/delivery/",
+    "/admin/runs/worker/",
     "/api/v1/docs",
 )
 

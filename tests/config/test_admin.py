@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import pytest
 from allauth.mfa.models import Authenticator
 from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from apps.accounts import access
 from apps.accounts import actions as accounts
 from apps.accounts.api_base import caller_of
 from apps.accounts.models import ApiToken, Membership, Team, User
 from apps.accounts.roles import Role
+from apps.runs.models import Worker
 from apps.workflows import actions
 from apps.workflows.models import Secret
 from tests.factories import document, make_team, make_token, make_user, make_workflow
@@ -153,3 +156,19 @@ def test_tokens_are_revoked_there(client):
     client.post(url(ApiToken), {"action": "revoke", "_selected_action": [str(token.pk)]})
     token.refresh_from_db()
     assert token.revoked_at is not None
+
+
+def test_of_a_worker_that_was_not_heard_of_the_admin_does_not_say_it_lives(client):
+    now = timezone.now()
+    states = {
+        "alive": {},
+        "stopping": {"stopping_at": now},
+        "stopped": {"stopping_at": now, "stopped_at": now},
+        "not heard of": {"heartbeat_at": now - timedelta(minutes=1)},
+    }
+    for state, times in states.items():
+        moments = {"started_at": now, "heartbeat_at": now, **times}
+        worker = Worker.objects.create(role="worker", host=state, pid=1, pid_started="1", release="r", **moments)
+        shown = admin.site.get_model_admin(Worker).state(worker)
+        assert shown == state
+        assert f">{state}</td>" in client.get(url(Worker)).text
