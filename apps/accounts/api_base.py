@@ -67,12 +67,12 @@ class TeamBearer(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
         caller = caller_of(token)
         if caller is not None:
-            _slow_down(limits.spend("token", str(caller.token.pk), most=settings.PULSE_API_RATE, seconds=60))
+            slow_down(limits.spend("token", str(caller.token.pk), most=settings.PULSE_API_RATE, seconds=60))
         return caller
 
     def __call__(self, request: HttpRequest) -> Caller | None:
         address = request.META.get("REMOTE_ADDR", "")
-        _slow_down(limits.spent("bad-token", address, **BAD_TOKENS))
+        slow_down(limits.spent("bad-token", address, **BAD_TOKENS))
         # ASGI joins repeated headers with a comma: two credentials read as one that does not exist.
         caller: Caller | None = super().__call__(request)
         if caller is None:
@@ -80,7 +80,8 @@ class TeamBearer(HttpBearer):
         return caller
 
 
-def _slow_down(wait_s: int) -> None:
+def slow_down(wait_s: int) -> None:
+    """Refuses with TooOften (429) when there is something to wait for, in seconds."""
     if wait_s:
         raise TooOften(f"Too many requests. Nothing was done. Try again in {wait_s} s.", wait_s)
 

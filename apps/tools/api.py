@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from ninja import Router, Schema, Status
 from pydantic import ConfigDict, Field
 
-from apps.accounts import api_base
+from apps.accounts import api_base, limits
 from apps.accounts.access import Permission
 from apps.accounts.api_base import Caller, Page
 from apps.accounts.errors import Forbidden
@@ -26,6 +26,7 @@ from engine.ids import uuid7
 
 router = Router()
 
+UNKNOWN_TOKENS = {"most": 1000, "seconds": 300}  # from one address: each costs a diagnostic
 STATUS = {
     Code.SESSION_UNKNOWN: 401,
     Code.SESSION_ENDED: 401,
@@ -102,6 +103,8 @@ def call_tool(request: HttpRequest, tool: str) -> HttpResponse:
     token = _bearer(request)
     if token is None:
         return api_base.problem(request, 401, "token_required", "A session's bearer token is needed. Nothing was done.")
+    address = request.META.get("REMOTE_ADDR", "")
+    api_base.slow_down(limits.spent("no-session", address, **UNKNOWN_TOKENS))
     digest = actions.token_digest(token)
     try:
         call = _read_call(request, tool, digest)
@@ -109,9 +112,12 @@ def call_tool(request: HttpRequest, tool: str) -> HttpResponse:
         return _answered(failure(Code.MALFORMED, f"{error} Nothing was done."), "")
     desk = HttpDesk(digest)
     try:
-        return _answered(dispatch.call(call, desk), str(call.call_id))
+        envelope = dispatch.call(call, desk)
     finally:
         desk.close()
+    if envelope.code == Code.SESSION_UNKNOWN:
+        limits.spend("no-session", address, **UNKNOWN_TOKENS)
+    return _answered(envelope, str(call.call_id))
 
 
 @router.post("/sessions", response={201: SessionMade}, summary="Open a session")

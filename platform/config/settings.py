@@ -152,7 +152,11 @@ CACHES = {
         "KEY_PREFIX": "pulse",
     }
     if REDIS_URL
-    else {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    else {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        # It holds the counters of sign-ins and tokens: of Django's 300 a stranger could push them out by asking.
+        "OPTIONS": {"MAX_ENTRIES": 100_000},
+    }
 }
 _broker: dict[str, object] = {"redis": REDIS_URL} if REDIS_URL else {"orm": "default"}
 Q_CLUSTER = {

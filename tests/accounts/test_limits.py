@@ -7,10 +7,12 @@ from django.core.cache import cache
 from django.test import Client
 
 from apps.accounts import api_base, limits
+from apps.tools import api as tools_api
 from tests.factories import make_team, make_token
 
 pytestmark = pytest.mark.django_db
 LIST = "/api/v1/workflows"
+CALL = "/api/v1/tools/query_workflow_db"
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +49,18 @@ def test_an_address_that_guesses_tokens_is_shut_out_for_a_while(monkeypatch):
     assert [ask("pat_wrong").status_code for _ in range(4)] == [401, 401, 401, 429]
     assert ask(good).status_code == 429
     assert ask(good, "192.0.2.2").status_code == 200
+
+
+def test_an_address_that_guesses_tokens_of_sessions_is_shut_out_for_a_while(monkeypatch):
+    monkeypatch.setattr(tools_api, "UNKNOWN_TOKENS", {"most": 3, "seconds": 300})
+
+    def call(number, address="192.0.2.1"):
+        headers = {"Authorization": f"Bearer {number}"}
+        client = Client(REMOTE_ADDR=address)
+        return client.post(CALL, "{}", content_type="application/json", headers=headers).status_code
+
+    assert [call(number) for number in range(4)] == [401, 401, 401, 429]
+    assert call(5, "192.0.2.2") == 401
 
 
 def test_the_next_window_is_free_again(monkeypatch, settings):

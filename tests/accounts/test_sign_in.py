@@ -79,6 +79,19 @@ def test_one_address_is_locked_after_failures_for_many_users():
     assert signed_in(client)
 
 
+def test_a_flood_of_unknown_tokens_unlocks_nobody():
+    make_user("ann")
+    for number in range(5):
+        sign_in(Client(), "ann", "wrong", f"198.51.100.{number}")
+    for number in range(400):
+        headers = {"Authorization": f"Bearer {number}"}
+        answer = Client().post("/api/v1/tools/any", "{}", content_type="application/json", headers=headers)
+        assert answer.status_code == 401
+    client = Client()
+    sign_in(client, "ann", PASSWORD, "203.0.113.9")
+    assert not signed_in(client)
+
+
 def test_failures_spread_over_many_lock_all_but_addresses_known_to_be_good(monkeypatch):
     monkeypatch.setattr(signin, "SPREAD_FAILURES", 8)
     make_user("ann")
