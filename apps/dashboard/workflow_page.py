@@ -22,6 +22,7 @@ from apps.workflows import graph_svg
 from apps.workflows.importing import CODE_CHANGED
 from apps.workflows.models import Group, PlanRevision, Secret, Variable, Workflow
 from apps.workflows.places import places_of
+from engine.json_values import indented
 from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath, Entry
 from engine.sandbox.tree import Kind
@@ -101,7 +102,7 @@ def plan(workflow: Workflow) -> dict[str, Any]:
     return {
         "steps": steps,
         "revision": saved,
-        "raw": json.dumps(saved.plan if saved else {}, indent=2, ensure_ascii=False),
+        "raw": indented(saved.plan if saved else {}),
     }
 
 
@@ -197,7 +198,7 @@ def _file(folder: Beneath, path: str) -> CodeFile:
 
 def _diff(before: Any, after: Any) -> list[tuple[str, str]]:
     """(kind, line) of a unified diff: added, gone, place, same."""
-    old, new = (json.dumps(plan, indent=2, ensure_ascii=False).splitlines() if plan else [] for plan in (before, after))
+    old, new = (indented(plan).splitlines() if plan else [] for plan in (before, after))
     kinds = {"+": "added", "-": "gone", "@": "place"}
     lines = list(difflib.unified_diff(old, new, lineterm="", n=3))[2:]
     return [(kinds.get(line[:1], "same"), line) for line in lines]

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from apps.runs import markdown
 from apps.runs.models import Attempt, Run
 from apps.workflows import places
+from engine.json_values import indented
 from engine.sandbox.errors import Absent, FileRefused
 from engine.sandbox.files import Beneath
 
@@ -114,6 +115,6 @@ def _form(path: str) -> str:
 
 def _indented(text: str) -> str:
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return indented(json.loads(text))
     except (ValueError, RecursionError):
         return text

@@ -16,6 +16,7 @@ from apps.webhooks.judging import credentials_of
 from apps.webhooks.models import Delivery, HookCount, Trigger
 from apps.workflows import vault
 from apps.workflows.models import Secret, Workflow
+from engine.json_values import indented
 from engine.logs.masking import Masker
 
 VERDICTS = (
@@ -101,7 +102,7 @@ def body_shown(delivery: Delivery) -> str:
     """The kept bytes as text, JSON indented when they are JSON, with every secret of the team masked."""
     text = bytes(delivery.body).decode("utf-8", "replace")
     with suppress(ValueError, RecursionError):  # what is no JSON is shown as it came
-        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        text = indented(json.loads(text))
     return Masker(_secrets_of(delivery)).text(text)
 
 

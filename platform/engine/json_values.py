@@ -130,6 +130,13 @@ def contains(values: Iterable[Any], wanted: Any) -> bool:
     return any(same(value, wanted) for value in values)
 
 
+def indented(value: Any) -> str:
+    """Any JSON value for people to read, keys in their own order. Half a surrogate pair, which no page could be sent
+    with, keeps the spelling that JSON has for it. What is no JSON value is shown as its text."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _encoded(value: Any, *, sort_keys: bool) -> bytes:
     try:
         text = json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -45,6 +45,16 @@ def test_an_output_is_a_download_in_a_sandbox_of_its_own(demo: Demo, as_user: Ca
     assert "sandbox" in response["Content-Security-Policy"]
 
 
+def test_half_a_surrogate_pair_in_an_output_does_not_break_the_result(
+    demo: Demo, as_user: Callable[[User], Client], folder: Path
+) -> None:
+    (folder / "odd.json").write_text(r'{"said": "\ud800"}')
+    collect(demo, path="odd.json")
+    page = as_user(demo.cast.viewer).get(f"/runs/{demo.runs['good']}/?tab=result")
+    assert page.status_code == 200
+    assert r"\ud800" in page.text
+
+
 def test_a_large_output_goes_out_in_pieces(demo: Demo, as_user: Callable[[User], Client], folder: Path) -> None:
     data = os.urandom(3 * PIECE_BYTES + 1)
     (folder / "report.md").write_bytes(data)

@@ -139,6 +139,16 @@ def test_the_page_shows_bytes_with_secrets_masked():
     assert '"said"' in shown
 
 
+def test_half_a_surrogate_pair_does_not_break_the_page_of_its_delivery():
+    sender = make_hook(kind="bearer")
+    assert sender.post(body=b'{"said": "\\ud800"}').status_code == 202
+    viewer = Client()
+    viewer.force_login(sender.trigger.workflow.owner)
+    page = viewer.get(f"/deliveries/{Delivery.objects.get().pk}/")
+    assert page.status_code == 200
+    assert r"\ud800" in page.text
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("PUT", ""), ("POST", "/runs/0192f000-0000-7000-8000-000000000000")]
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -14,6 +13,8 @@ from django.template.context import Context
 from django.template.loader import get_template
 from django.utils import timezone
 from django.utils.safestring import SafeString
+
+from engine.json_values import indented
 
 register = template.Library()
 _UNITS = {"s": "s", "ms": "ms", "mb": "MB", "kb": "KB", "percent": "%"}
@@ -151,7 +152,7 @@ def unit(value: str) -> str:
 @register.filter
 def pretty(value: Any) -> str:
     """Any JSON value, indented, keys in their own order."""
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return value if isinstance(value, str) else indented(value)
 
 
 @register.filter
