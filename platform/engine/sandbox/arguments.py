@@ -62,10 +62,13 @@ def arguments(policy: Policy, handed: Handed, chdir: str) -> list[str]:
 def _folders(policy: Policy) -> Iterator[str]:
     """Every parent of a destination, in bubblewrap's own root: none of them is a folder that a step can write."""
     parents = {"/etc/ssl", CODE, IN}
-    parents.update(str(PurePosixPath(mount.dest).parent) for mount in policy.mounts if mount.status == "granted")
+    parents.update(mount.dest.rpartition("/")[0] for mount in policy.mounts if mount.status == "granted")
     wanted: set[str] = set()
     for parent in parents:
-        wanted.update(str(folder) for folder in (PurePosixPath(parent), *PurePosixPath(parent).parents) if folder.name)
+        folder = parent
+        while folder:
+            wanted.add(folder)
+            folder = folder.rpartition("/")[0]
     for folder in sorted(wanted):
         yield from ("--perms", "0755", "--dir", folder)
 

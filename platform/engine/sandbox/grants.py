@@ -90,7 +90,7 @@ class Roots:
     def __init__(self, data_root: Path, runner: Runner) -> None:
         self._data_root = data_root
         self._runner = runner
-        self._opened: dict[tuple[Path, bool], int] = {}
+        self._opened: dict[tuple[Path, str, bool], tuple[int, str]] = {}
         self._barred: dict[str, Path | None] = {}
 
     def __enter__(self) -> Self:
@@ -98,43 +98,86 @@ class Roots:
 
     def __exit__(self, *_: object) -> None:
         while self._opened:
-            os.close(self._opened.popitem()[1])
+            os.close(self._opened.popitem()[1][0])
 
     def resolve(self, wish: Wish, *, create: bool = True) -> Mount:
         """The wish, opened and checked; SandboxRefused says what is wrong with it."""
-        root = self._root(wish)
         created = False
-        opened = _open(root, wish)
-        if opened is None and wish.write and wish.kind == "folder" and create:
+        found = self._find(wish)
+        if found is None and wish.write and wish.kind == "folder" and create:
             created = _create(wish, self._runner)
-            opened = _open(root, wish)
-        if opened is None:
+            found = self._find(wish)
+        if found is None:
             return _missing(wish)
+        opened, real, status = found
         try:
-            status = os.fstat(opened)
             if wish.write and _adopt(opened, status, self._runner):
                 status = os.fstat(opened)
-            real = os.readlink(f"/proc/self/fd/{opened}")
             _check(wish, status, self._runner)
-            self._check_way(wish, real)
+            if barred := self._barred_way(os.path.dirname(real)):
+                raise _unreadable(wish, f"lies below {barred}, which uid {self._runner.uid} cannot enter")
         except BaseException:
             os.close(opened)
             raise
         identity = (status.st_dev, status.st_ino)
         return Mount(wish.store, wish.relative, wish.dest, wish.write, "granted", *identity, created, real, [opened])
 
-    def _root(self, wish: Wish) -> int:
-        key = (wish.root, wish.kind == "socket")
-        if key not in self._opened:
-            self._opened[key] = _open_root(wish, self._data_root)
+    def _find(self, wish: Wish) -> tuple[int, str, os.stat_result] | None:
+        """The wish's descriptor, its real path and its status, by one name in the folder around it."""
+        above, _, name = wish.relative.rpartition("/")
+        folder = self._folder(wish, above)
+        if folder is None:
+            return None
+        opened = self._open(wish, folder[0], name)
+        return None if opened is None else (opened, f"{folder[1]}/{name}", os.fstat(opened))
+
+    def _folder(self, wish: Wish, relative: str) -> tuple[int, str] | None:
+        """A folder below the wish's root, "" for the root itself: its descriptor and its real path."""
+        key = (wish.root, relative, wish.kind == "socket")
+        if key in self._opened:
+            return self._opened[key]
+        if relative:
+            root = self._folder(wish, "")
+            opened = self._open(wish, root[0], relative) if root else None
+        else:
+            opened = _open_root(wish, self._data_root)
+        if opened is None:
+            return None
+        self._opened[key] = opened, os.readlink(f"/proc/self/fd/{opened}")
         return self._opened[key]
 
-    def _check_way(self, wish: Wish, real: str) -> None:
-        parent = os.path.dirname(real)
-        if parent not in self._barred:
-            self._barred[parent] = self._runner.barred_from(Path(real))
-        if barred := self._barred[parent]:
-            raise _unreadable(wish, f"lies below {barred}, which uid {self._runner.uid} cannot enter")
+    def _open(self, wish: Wish, folder: int, name: str) -> int | None:
+        try:
+            return _open(folder, name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unopened(wish, error) from None
+
+    def _unopened(self, wish: Wish, error: OSError) -> SandboxRefused:
+        root = self._folder(wish, "")
+        if root is None or error.errno not in {errno.ELOOP, errno.EXDEV}:
+            return SandboxRefused(Reason.GRANT_UNREADABLE, f"{wish.relative} cannot be opened ({error.strerror}).")
+        if leads_outside(root[0], wish.relative):
+            return SandboxRefused(
+                Reason.GRANT_ESCAPES_ROOT, f"A link in {wish.relative} leads out of {wish.root}.", "Remove the link."
+            )
+        return SandboxRefused(
+            Reason.GRANT_SYMLINK, f"There is a link in {wish.relative}.", "Put the folder or file itself there."
+        )
+
+    def _barred_way(self, folder: str) -> Path | None:
+        """The first folder down to this one, a real path, that the runner cannot enter; None when the way is open."""
+        if folder not in self._barred:
+            barred = None if folder == "/" else self._barred_way(os.path.dirname(folder))
+            self._barred[folder] = barred or self._barred_at(folder)
+        return self._barred[folder]
+
+    def _barred_at(self, folder: str) -> Path | None:
+        try:
+            return None if self._runner.may(os.stat(folder), ENTER) else Path(folder)
+        except OSError:
+            return Path(folder)
 
 
 def refuse_nested(mounts: Iterable[Mount]) -> None:
@@ -206,23 +249,15 @@ def _open_root(wish: Wish, data_root: Path) -> int:
         raise SandboxRefused(Reason.GRANT_UNREADABLE, f"{wish.root} cannot be opened ({error.strerror}).") from None
 
 
-def _open(root: int, wish: Wish) -> int | None:
-    try:
-        return open_beneath(root, wish.relative, os.O_PATH)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.EXDEV}:
-            if leads_outside(root, wish.relative):
-                raise SandboxRefused(
-                    Reason.GRANT_ESCAPES_ROOT,
-                    f"A link in {wish.relative} leads out of {wish.root}.",
-                    "Remove the link.",
-                ) from None
-            raise SandboxRefused(
-                Reason.GRANT_SYMLINK, f"There is a link in {wish.relative}.", "Put the folder or file itself there."
-            ) from None
-        raise SandboxRefused(Reason.GRANT_UNREADABLE, f"{wish.relative} cannot be opened ({error.strerror}).") from None
+def _open(folder: int, name: str) -> int:
+    """A descriptor of `name` below `folder`. A link is OSError ELOOP: of one name the last part is all there is."""
+    if "/" in name:
+        return open_beneath(folder, name, os.O_PATH)
+    opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    if stat.S_ISLNK(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return opened
 
 
 def _create(wish: Wish, runner: Runner) -> bool:

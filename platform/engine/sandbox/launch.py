@@ -338,7 +338,7 @@ def _command(policy: Policy, parts: _Parts, limits: Limits | None, argv: Sequenc
     gate = parts.gate("gate") if in_group else None
     flags = arguments(policy, Handed(made, parts.content(seccomp.program()), status, gate), cwd)
     parts.inherited += [mount.fd for mount in policy.mounts if mount.status == "granted"]
-    handed = parts.content(b"".join(os.fsencode(flag) + b"\0" for flag in flags))
+    handed = parts.content(os.fsencode("\0".join([*flags, ""])))
     limit = [str(tools.prlimit), *limits.prlimit_options(address_space=not in_group), "--"] if limits else []
     return [processes.MARK, "--args", str(handed), "--", *limit, *argv]
 
