@@ -1,4 +1,4 @@
-"""Every write to teams, members and tokens. Each change of what someone may do raises the team's access epoch."""
+"""Every write to teams, members and tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from apps.accounts import access, audit
@@ -122,7 +121,6 @@ def revoke_token(token: ApiToken, *, by: User | None) -> bool:
     """End the token. False when it had ended before."""
     ended = ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
     if ended:
-        _raise_epoch(token.team)
         audit.record("token.revoked", token, team=token.team, by=by, data={"name": token.name})
     return bool(ended)
 
@@ -165,12 +163,8 @@ def _scopes(scopes: Iterable[str], role: Role) -> list[Scope]:
 
 
 def _lock(team: Team) -> None:
-    """Raise the epoch first: the update takes the team's row lock, so that two changes of members cannot cross."""
-    _raise_epoch(team)
-
-
-def _raise_epoch(team: Team) -> None:
-    Team.objects.filter(pk=team.pk).update(access_epoch=F("access_epoch") + 1)
+    """Take the team's row lock, so that two changes of members cannot cross."""
+    Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
 def _refuse_last_owner(team: Team, user: User) -> None:

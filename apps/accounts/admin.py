@@ -40,7 +40,7 @@ class PersonAdmin(_UserAdmin):
     readonly_fields = ["last_login", "date_joined"]
 
     def save_model(self, request: HttpRequest, obj: User, form: ModelForm[User], change: bool) -> None:
-        """Keeping someone out goes through the action, which keeps a team its last owner and raises the epoch."""
+        """Keeping someone out goes through the action, which keeps a team its last owner."""
         if not change:
             obj.must_change_password = True  # whoever makes an account knows its first password
         switched = change and "is_active" in form.changed_data
@@ -60,7 +60,7 @@ class PersonAdmin(_UserAdmin):
 
 @admin.register(Team)
 class TeamAdmin(PlainAdmin):
-    list_display = ["slug", "name", "access_epoch", "created_at"]
+    list_display = ["slug", "name", "created_at"]
     search_fields = ["slug", "name"]
     fields = ["slug", "name"]
 

@@ -23,7 +23,6 @@ class Team(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=120)
-    access_epoch = models.PositiveBigIntegerField(default=0, help_text="Raised by each change of membership.")
     created_at = models.DateTimeField(auto_now_add=True)
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 

@@ -10,7 +10,6 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 from django.utils import timezone
 
 from apps import rows
@@ -35,7 +34,7 @@ class Opened:
     """A new session. `token` is known only now: its SHA-256 is kept, the text nowhere."""
 
     session: ToolSession
-    token: str | None
+    token: str
 
 
 @dataclass(frozen=True)
@@ -66,27 +65,28 @@ def open_session(  # noqa: PLR0913
     step_id: str = "",
     attempt_id: UUID | None = None,
     db_access: str = "none",
-    with_token: bool = True,
     now: datetime | None = None,
 ) -> Opened:
-    """Register a session. Its parent, its allow list and its user are fixed from here on.
+    """Register the session of an attempt or a client. Its parent, its allow list and its user are fixed from here on.
 
     Raises SessionRefused, and nothing was opened: an unknown tool, a parent that is no live authority of the same
-    workflow and user, a user without the right to it, a second session for one run or one attempt (`ambiguous`).
+    workflow and user, a user without the right to it, a second session for one attempt (`ambiguous`).
     """
     session_kind = Kind(kind)
+    if session_kind == Kind.RUN:
+        raise ValueError("The sessions of runs are opened by open_run_sessions.")
     _check_grants(tools, db_access)
     if (parent is None) is not (session_kind in AUTHORITIES):
         raise SessionRefused(
             f"A {kind} session {'needs a' if parent is None else 'has no'} parent. No session was opened.",
             code=Code.NOT_REGISTERED,
         )
-    found = _found(session_kind, workflow, acting_user, parent, run_id if session_kind == Kind.RUN else attempt_id)
+    found = _found(workflow, acting_user, parent, attempt_id if session_kind == Kind.STEP else None)
     _check_parent(found, workflow, acting_user, parent)
     _check_rights(session_kind, acting_user, found.role, db_access)
-    if found.twins and session_kind in (Kind.RUN, Kind.STEP):
-        raise SessionRefused(f"This {kind} has its session already. No second one was opened.", code=Code.AMBIGUOUS)
-    token = TOKEN_MARK + secrets.token_urlsafe(32) if with_token else None
+    if found.has_twin:
+        raise SessionRefused("This attempt has its session already. No second one was opened.", code=Code.AMBIGUOUS)
+    token = TOKEN_MARK + secrets.token_urlsafe(32)
     session = ToolSession(
         kind=session_kind,
         name=name[:120],
@@ -98,7 +98,7 @@ def open_session(  # noqa: PLR0913
         attempt_id=attempt_id,
         tools=_with_receipts(tools),
         db_access=db_access,
-        token_sha256=token_digest(token) if token else None,
+        token_sha256=token_digest(token),
         opened_at=now or timezone.now(),
     )
     rows.insert([session])
@@ -106,7 +106,7 @@ def open_session(  # noqa: PLR0913
 
 
 def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = None) -> list[ToolSession]:
-    """As `open_session` for runs that start together, without tokens: the same checks, once for equal ones."""
+    """The sessions of runs that start together, without tokens: the checks of `open_session`, once for equal ones."""
     wanted = list(wanted)
     for tools, db_access in {(tuple(sorted(one.tools)), one.db_access) for one in wanted}:
         _check_grants(tools, db_access)
@@ -114,7 +114,7 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
     for one in equal.values():
         _check_rights(Kind.RUN, one.acting_user, access.role_of(one.acting_user, one.workflow.team), one.db_access)
     if ToolSession.objects.filter(kind=Kind.RUN, run_id__in=[one.run_id for one in wanted]).exists():
-        raise SessionRefused("A run has its session already. None was opened.", code=Code.AMBIGUOUS)
+        raise SessionRefused("A run has its session already. No session was opened.", code=Code.AMBIGUOUS)
     opened_at = now or timezone.now()
     return ToolSession.objects.bulk_create(
         ToolSession(
@@ -179,27 +179,26 @@ class _Found:
     """What opening a session depends on, as the database has it now."""
 
     role: Role | None
-    twins: int
+    has_twin: bool
     parent_state: str | None
     parent_kind: str | None
     parent_workflow: UUID | None
     parent_user: int | None
 
 
-def _found(kind: Kind, workflow: Workflow, user: User, parent: ToolSession | None, subject: UUID | None) -> _Found:
+def _found(workflow: Workflow, user: User, parent: ToolSession | None, attempt_id: UUID | None) -> _Found:
     """One read for all of it: every attempt opens a session."""
-    values = [kind.value, subject, subject, None if parent is None else parent.pk, workflow.team_id, user.pk]
-    row = driver.one(_OPENING, values)
+    row = driver.one(_OPENING, [attempt_id, None if parent is None else parent.pk, workflow.team_id, user.pk])
     if row is None:
-        return _Found(None, 0, None, None, None, None)
-    is_active, role, twins, state, parent_kind, parent_workflow, parent_user = row
+        return _Found(None, False, None, None, None, None)
+    is_active, role, has_twin, state, parent_kind, parent_workflow, parent_user = row
     known = Role(role) if role and is_active else None
-    return _Found(known, twins, state, parent_kind, driver.as_optional_uuid(parent_workflow), parent_user)
+    return _Found(known, bool(has_twin), state, parent_kind, driver.as_optional_uuid(parent_workflow), parent_user)
 
 
 _OPENING = """
     SELECT u.is_active, m.role,
-           (SELECT count(*) FROM tools_toolsession t WHERE t.kind = %s AND (t.run_id = %s OR t.attempt_id = %s)),
+           EXISTS (SELECT 1 FROM tools_toolsession t WHERE t.kind = 'step' AND t.attempt_id = %s),
            p.state, p.kind, p.workflow_id, p.acting_user_id
       FROM accounts_user u
       LEFT JOIN tools_toolsession p ON p.id = %s
@@ -260,12 +259,10 @@ def _finish_when_committed(session_id: UUID) -> None:
 
 
 _ENDING = (
-    "UPDATE tools_toolsession SET state = 'ended', ended_at = %s, end_reason = %s, epoch = epoch + 1"
+    "UPDATE tools_toolsession SET state = 'ended', ended_at = %s, end_reason = %s"
     " WHERE state <> 'ended' AND ({where}) RETURNING id"
 )
 
 
 def _move_run_session(run_id: UUID, source: State, target: State) -> int:
-    return ToolSession.objects.filter(run_id=run_id, kind=Kind.RUN, state=source).update(
-        state=target, epoch=F("epoch") + 1
-    )
+    return ToolSession.objects.filter(run_id=run_id, kind=Kind.RUN, state=source).update(state=target)

@@ -66,7 +66,6 @@ class ToolSession(models.Model):
     opened_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=64, blank=True)
-    epoch = models.PositiveBigIntegerField(default=0, help_text="Raised by each change of this session.")
 
     objects = ToolSessionQuerySet.as_manager()
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from django.db import transaction
-from django.db.models import F
 from pydantic import JsonValue
 
 from apps.accounts import access, audit
@@ -179,7 +178,6 @@ def transfer(workflow: Workflow, *, owner: User, by: User | None) -> None:
     _lock(workflow)
     former, workflow.owner = workflow.owner, owner
     workflow.save(update_fields=["owner", "updated_at"])
-    Team.objects.filter(pk=workflow.team_id).update(access_epoch=F("access_epoch") + 1)
     data = {"from": former.username, "to": owner.username}
     audit.record("workflow.transferred", workflow, team=workflow.team, by=by, data=data)
 

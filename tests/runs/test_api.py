@@ -115,7 +115,7 @@ def test_a_refused_call_is_served_to_the_runs_on_both_sides(viewer: Caller, work
     mine, other = (ToolSession.objects.get(run_id=start(workflow).pk) for _ in range(2))
     victim, stranger = world.open_step(mine), world.open_step(other)
     with world.listening(victim) as (_, path):
-        client = world.Client(path, stranger.token or "")
+        client = world.Client(path, stranger.token)
         client.call("query_workflow_db", {"sql": "SELECT 1"})
         client.close()
     for run in (mine.run_id, other.run_id):

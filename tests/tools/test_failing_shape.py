@@ -142,12 +142,12 @@ class Stranger:
 
 
 def strangers(victim: Opened, sibling: Opened, foreign: Opened, ended: Opened) -> list[Stranger]:
-    own = victim.token or ""
+    own = victim.token
     return [
         Stranger("forged", "pst_" + "A" * 43, None, "session_unknown"),
-        Stranger("foreign", foreign.token or "", None, "not_owner"),
-        Stranger("sibling", sibling.token or "", None, "not_owner"),
-        Stranger("ended", ended.token or "", None, "session_ended"),
+        Stranger("foreign", foreign.token, None, "not_owner"),
+        Stranger("sibling", sibling.token, None, "not_owner"),
+        Stranger("ended", ended.token, None, "session_ended"),
         Stranger("names a foreign session", own, str(foreign.session.pk), "not_owner"),
         Stranger("names a sibling", own, str(sibling.session.pk), "not_owner"),
         Stranger("names an ended one", own, str(ended.session.pk), "not_owner"),
@@ -178,7 +178,7 @@ def test_every_call_acts_for_its_own_authority_whoever_else_is_live(transactiona
     for actor in steps:
         stage.start(lambda actor=actor: on_its_socket(actor, CALLS))
     for actor in (chat, client):
-        stage.start(lambda actor=actor: actor.work(over_http(actor.opened.token or ""), CALLS // 4))
+        stage.start(lambda actor=actor: actor.work(over_http(actor.opened.token), CALLS // 4))
     stage.join()
     stop.set()
     others.join()
@@ -238,7 +238,7 @@ def test_every_wrongful_identity_is_refused_with_its_code_and_both_sides_are_nam
     codes: Counter[tuple[str, str]] = Counter()
     with world.listening(victim) as (_, path):
         stage = Stage()
-        own = world.Client(path, victim.token or "")
+        own = world.Client(path, victim.token)
         stage.start(lambda: rightful.work(own.call, CALLS))
         for stranger in wrongful:
             client = world.Client(path, stranger.token)
@@ -285,7 +285,7 @@ def test_two_runs_that_register_at_the_same_moment_200_times_each_reach_their_ow
             opened = world.open_client(workflow)
             sessions[str(opened.session.pk)] = str(workflow.pk)
             mine = [str(workflow.pk), str(opened.session.pk), str(opened.session.pk), n]
-            call = over_http(opened.token or "")
+            call = over_http(opened.token)
             assert call("mutate_workflow_db", {"sql": INSERT, "params": mine})["success"]
 
     stage = Stage()

@@ -50,7 +50,7 @@ def run(path: Path, token: str) -> subprocess.CompletedProcess[str]:
 def test_a_script_calls_its_tools_and_is_told_each_fault_in_its_kind():
     step = world.open_step(world.open_run(world.make_workflow()))
     with world.listening(step) as (endpoint, path):
-        ended = run(path, step.token or "")
+        ended = run(path, step.token)
         assert endpoint.boundary_refused
     assert ended.stderr == ""
     assert ended.stdout == "rows [{'c': 1}]\n"
@@ -60,7 +60,7 @@ def test_a_script_with_a_foreign_token_fails_fast():
     run_session = world.open_run(world.make_workflow())
     step, sibling = world.open_step(run_session, step_id="a"), world.open_step(run_session, step_id="b")
     with world.listening(step) as (_, path):
-        ended = run(path, sibling.token or "")
+        ended = run(path, sibling.token)
     assert ended.returncode == 1
     assert "ToolBoundaryError" in ended.stderr
     assert "not_owner" in ended.stderr

@@ -19,7 +19,7 @@ from django.db import transaction
 from apps.accounts.models import Membership, Team, User
 from apps.accounts.roles import Role
 from apps.tools import actions
-from apps.tools.actions import Opened
+from apps.tools.actions import Opened, RunSession
 from apps.tools.endpoint import ToolEndpoint
 from apps.tools.models import ToolSession
 from apps.workflows.models import Workflow
@@ -60,17 +60,9 @@ def make_workflow(team: Team | None = None, *, slug: str = "", migration: str = 
 
 
 def open_run(workflow: Workflow, run_id: UUID | None = None) -> ToolSession:
+    wanted = RunSession(run_id or uuid7(), "session-group-default-1", workflow, workflow.owner, [], "none")
     with transaction.atomic():
-        opened = actions.open_session(
-            kind="run",
-            name="session-group-default-1",
-            workflow=workflow,
-            acting_user=workflow.owner,
-            run_id=run_id or uuid7(),
-            tools=[],
-            with_token=False,
-        )
-    return opened.session
+        return actions.open_run_sessions([wanted])[0]
 
 
 def open_step(
@@ -211,7 +203,7 @@ def listening(opened: Opened, **more: Any) -> Iterator[tuple[ToolEndpoint, Path]
 def client_of(opened: Opened, **more: Any) -> Iterator[Client]:
     """A client on the socket of its own session."""
     with listening(opened, **more) as (_, path):
-        client = Client(path, opened.token or "")
+        client = Client(path, opened.token)
         try:
             yield client
         finally:

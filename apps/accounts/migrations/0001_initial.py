@@ -59,7 +59,6 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=engine.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('slug', models.SlugField(max_length=64, unique=True)),
                 ('name', models.CharField(max_length=120)),
-                ('access_epoch', models.PositiveBigIntegerField(default=0, help_text='Raised by each change of membership.')),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('members', models.ManyToManyField(related_name='teams', through='accounts.Membership', to=settings.AUTH_USER_MODEL)),
             ],

@@ -32,7 +32,6 @@ class Migration(migrations.Migration):
                 ('opened_at', models.DateTimeField()),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('end_reason', models.CharField(blank=True, max_length=64)),
-                ('epoch', models.PositiveBigIntegerField(default=0, help_text='Raised by each change of this session.')),
                 ('acting_user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('parent', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='children', to='tools.toolsession')),
                 ('workflow', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sessions', to='workflows.workflow')),
