@@ -35,7 +35,7 @@ class Sides:
 
 
 def record(tool: str, code: Code, sides: Sides) -> OwnershipDiagnostic:
-    """Store and announce one refusal. A stranger's calls, which name no session of ours, are stored up to a bound."""
+    """Store and announce one refusal. A stranger's calls, whose token is none of ours, are stored up to a bound."""
     caller = sides.caller.session if sides.caller else None
     parent = sides.caller.parent if sides.caller else None
     meant = sides.meant or (None if sides.named else caller)
@@ -53,7 +53,7 @@ def record(tool: str, code: Code, sides: Sides) -> OwnershipDiagnostic:
         at=timezone.now(),
     )
     logger.warning("%s", row)
-    if caller is None and meant is None and _too_many_strangers():
+    if caller is None and _too_many_strangers(row):
         return row
     with transaction.atomic():
         row.save(force_insert=True)
@@ -62,9 +62,11 @@ def record(tool: str, code: Code, sides: Sides) -> OwnershipDiagnostic:
     return row
 
 
-def _too_many_strangers() -> bool:
-    minute_ago = timezone.now() - timedelta(minutes=1)
-    recent = OwnershipDiagnostic.objects.filter(at__gte=minute_ago, workflow=None, owner_workflow=None)
+def _too_many_strangers(row: OwnershipDiagnostic) -> bool:
+    """Counted apart for each workflow whose session they name: where they crowd, they hide nothing elsewhere."""
+    recent = OwnershipDiagnostic.objects.filter(
+        at__gte=row.at - timedelta(minutes=1), workflow=None, owner_workflow_id=row.owner_workflow_id
+    )
     return recent.count() >= STRANGERS_A_MINUTE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import contextmanager
 
 import pytest
@@ -10,7 +11,9 @@ from django.db import transaction
 
 from apps.accounts import actions as people
 from apps.accounts.roles import Role
-from apps.tools import actions, diagnostics
+from apps.tools import actions, diagnostics, identity
+from apps.tools.diagnostics import Sides
+from apps.tools.errors import Code
 from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
 from apps.workflows.places import places_of
 from tests.tools import world
@@ -263,14 +266,14 @@ def test_a_tool_name_cannot_forge_a_line_of_the_log(workflow, caplog):
     assert 'reason="fine"' not in line
 
 
-def test_strangers_cannot_fill_the_table_of_diagnostics(workflow, monkeypatch):
+def test_strangers_cannot_fill_the_table_of_diagnostics_nor_hide_what_happens_elsewhere(workflow, monkeypatch):
     monkeypatch.setattr(diagnostics, "STRANGERS_A_MINUTE", 3)
-    from apps.tools.diagnostics import Sides
-    from apps.tools.errors import Code
-
-    for _ in range(6):
-        diagnostics.record("query_workflow_db", Code.SESSION_UNKNOWN, Sides(None, None, None))
-    assert OwnershipDiagnostic.objects.count() == 3
+    named = identity.find(world.open_run(workflow).pk)
+    elsewhere = identity.find(world.open_run(world.make_workflow(migration="")).pk)
+    for meant in [None] * 6 + [named] * 6 + [elsewhere]:
+        diagnostics.record("query_workflow_db", Code.SESSION_UNKNOWN, Sides(None, meant, None))
+    rows = OwnershipDiagnostic.objects.values_list("owner_workflow", flat=True)
+    assert Counter(rows) == {None: 3, workflow.pk: 3, elsewhere.workflow_id: 1}
 
 
 def test_a_session_that_was_rolled_back_was_never_there(workflow):
