@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
+
+from engine import json_values
 
 MAX_FRAME = 4 * 1024 * 1024
 MAX_DEPTH = 64
@@ -36,7 +38,7 @@ def parse(raw: bytes) -> Any:
         raise Malformed(f"The message is nested deeper than {MAX_DEPTH} levels.") from None
     except ValueError as error:
         raise Malformed(f"The message is not valid JSON: {error}.") from None
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and not json_values.shallow(value, MAX_DEPTH):
         raise Malformed(f"The message is nested deeper than {MAX_DEPTH} levels.")
     return value
 
@@ -60,11 +62,9 @@ def _marks(raw: bytes) -> int:
 def canonical(value: Any) -> bytes:
     """One spelling for equal values: sorted keys, no spaces, UTF-8."""
     try:
-        return _canonical(value).encode()
-    except UnicodeEncodeError:
-        raise Malformed("A text holds a lone surrogate, which is no character.") from None
-    except ValueError:
-        raise Malformed("A number is NaN or infinite.") from None
+        return json_values.dump(value)
+    except json_values.NotJson as error:
+        raise Malformed(f"The message is not valid JSON: {error}.") from None
 
 
 def argument_digest(tool: str, arguments: Any) -> str:
@@ -97,32 +97,5 @@ def unknown_name(text: str) -> str:
     return f"unknown-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key appears twice in one object")
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _deeper_than(value: Any, limit: int) -> bool:
-    level = [value]
-    for _ in range(limit):
-        deeper: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                deeper.extend(item.values())
-            elif isinstance(item, list):
-                deeper.extend(item)
-        if not deeper:
-            return False
-        level = deeper
-    return any(isinstance(item, (dict, list)) for item in level)
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+_decoder = json.JSONDecoder(object_pairs_hook=json_values.without_twins, parse_constant=json_values.no_constant)
 _compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode

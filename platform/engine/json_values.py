@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from pydantic import JsonValue
 
@@ -22,7 +22,7 @@ def load(text: bytes | str) -> JsonValue:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
         decoded.encode("utf-8")
         value: JsonValue = json.loads(
-            decoded, object_pairs_hook=_without_twins, parse_constant=_refuse_constant, parse_float=finite
+            decoded, object_pairs_hook=without_twins, parse_constant=no_constant, parse_float=finite
         )
         dump(value)
     except RecursionError:
@@ -40,12 +40,12 @@ def load(text: bytes | str) -> JsonValue:
 
 def dump(value: Any) -> bytes:
     """Canonical JSON: sorted keys, no spaces, UTF-8. Raises `NotJson` for what JSON cannot say."""
-    return _encoded(value, sort_keys=True)
+    return _encoded(value, _sorted)
 
 
 def encode(value: Any) -> bytes:
     """As `dump`, with the keys in the order they have."""
-    return _encoded(value, sort_keys=False)
+    return _encoded(value, _in_order)
 
 
 def finite(digits: str) -> float:
@@ -56,17 +56,32 @@ def finite(digits: str) -> float:
     return value
 
 
+def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of these members, for `json.loads`. Raises `NotJson` for a key that stands twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twin = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise NotJson(f"the key {json.dumps(twin[:80])} stands twice in one object")
+    return found
+
+
+def no_constant(word: str) -> NoReturn:
+    """For the NaN and Infinity that `json.loads` would take."""
+    raise NotJson(f"{word} is not a JSON number")
+
+
 def require(value: Any, *, deepest: int) -> None:
     """Raises `NotJson` for what cannot be written as JSON, and for more than `deepest` levels."""
     if not shallow(value, deepest):
         raise NotJson(f"it is nested more than {deepest} deep")
-    _encoded(value, sort_keys=False)
+    _encoded(value, _in_order)
 
 
 def shallow(value: Any, deepest: int) -> bool:
     """Whether no more than `deepest` objects and lists lie within each other."""
     level = [value]
-    for _ in range(deepest + 1):
+    for _ in range(deepest):
         level = [
             inner
             for one in level
@@ -75,7 +90,7 @@ def shallow(value: Any, deepest: int) -> bool:
         ]
         if not level:
             return True
-    return False
+    return not any(isinstance(one, (dict, list)) for one in level)
 
 
 def holds_nul(value: Any) -> bool:
@@ -137,26 +152,16 @@ def indented(value: Any) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _encoded(value: Any, *, sort_keys: bool) -> bytes:
+_in_order = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _encoded(value: Any, encoder: json.JSONEncoder) -> bytes:
     try:
-        text = json.dumps(value, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8")
+        return encoder.encode(value).encode()
     except RecursionError:
         raise NotJson("it is nested too deep") from None
     except UnicodeError:
         raise NotJson("it holds half of a surrogate pair") from None
     except (TypeError, ValueError) as error:
         raise NotJson(str(error)) from None
-
-
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twin = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise NotJson(f"the key {json.dumps(twin)} stands twice in one object")
-    return found
-
-
-def _refuse_constant(word: str) -> Any:
-    raise NotJson(f"{word} is not a JSON number")

@@ -69,3 +69,13 @@ def test_two_values_are_the_same_when_their_types_and_contents_are(one: Any, oth
 def test_the_order_of_keys_is_kept_where_it_is_asked_for():
     assert json_values.encode({"b": 1, "a": 2}) == b'{"b":1,"a":2}'
     assert json_values.dump({"b": 1, "a": 2}) == b'{"a":2,"b":1}'
+
+
+@pytest.mark.parametrize("innermost", [1, [], {}, "x"])
+def test_levels_are_counted_alike_whatever_lies_innermost(innermost: Any):
+    value = innermost
+    for _ in range(3):
+        value = {"a": [value]}
+    levels = 6 + isinstance(innermost, list | dict)
+    assert json_values.shallow(value, levels)
+    assert not json_values.shallow(value, levels - 1)
