@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine import digests, environment, interpreters, library, parameters, preflight
+from engine import dependencies, digests, environment, library, parameters, preflight
 from engine.ask import Ask, ContractRefused, Dependency
 from engine.environment import RUN_SUPPLIED, Dropped
 from engine.logs.masking import Masker
@@ -38,7 +38,7 @@ class Contract:
     findings: tuple[preflight.Finding, ...]
     declared: policy.Declared
     sandbox: policy.Host
-    environment: interpreters.Environment
+    environment: dependencies.Environment
     tree: digests.Tree
     inputs: Mapping[str, str]
     preload: bool
@@ -288,7 +288,7 @@ def _run_supplied(ask: Ask, given: Mapping[str, Any], inputs: Mapping[str, str])
     return {name: environment.text(name, value) for name, value in values.items() if value}
 
 
-def _paths(ask: Ask, packages: interpreters.Environment) -> dict[str, str]:
+def _paths(ask: Ask, packages: dependencies.Environment) -> dict[str, str]:
     folder = f"{policy.CODE}/{ask.step.id}"
     return {
         **environment.FIXED,
@@ -310,10 +310,10 @@ def _check_environment(env: Mapping[str, str]) -> None:
         raise _rejected("environment_too_large", f"{refused} Nothing was started.") from None
 
 
-def _dependency_environment(ask: Ask) -> interpreters.Environment:
+def _dependency_environment(ask: Ask) -> dependencies.Environment:
     try:
-        return interpreters.ensure(ask.workflow, ask.data, ask.host)
-    except interpreters.EnvironmentFailed as failed:
+        return dependencies.ensure(ask.workflow, ask.data, ask.host)
+    except dependencies.EnvironmentFailed as failed:
         raise ContractRefused(Outcome.PREFLIGHT_FAILED, "environment_failed", str(failed)) from None
 
 
@@ -350,7 +350,7 @@ def _declared(ask: Ask) -> policy.Declared:
 
 
 def _sandbox(
-    ask: Ask, packages: interpreters.Environment, inputs: Mapping[str, str], env: Mapping[str, str]
+    ask: Ask, packages: dependencies.Environment, inputs: Mapping[str, str], env: Mapping[str, str]
 ) -> policy.Host:
     files = []
     for number, wanted in enumerate(ask.step.context_dependencies):

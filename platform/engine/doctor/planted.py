@@ -9,7 +9,6 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from engine.sandbox.checks import Check
 from engine.sandbox.host import HostTools
@@ -37,8 +36,6 @@ def check(tools: HostTools, data_root: Path) -> Check:
 
 
 def _launch(tools: HostTools, writable: Path) -> int:
-    who = tools.runner
-    options: dict[str, Any] = {"user": who.uid, "group": who.gid, "extra_groups": []} if who.dropped else {}
     flags = ["--unshare-user", "--unshare-pid", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib64", "/lib64"]
     flags += ["--symlink", "usr/lib", "/lib", "--bind", str(writable), "/work", "--dir", "/work/sub/made"]
     return subprocess.run(
@@ -47,5 +44,5 @@ def _launch(tools: HostTools, writable: Path) -> int:
         timeout=20,
         check=False,
         env={},
-        **options,
+        **tools.runner.process,
     ).returncode

@@ -7,10 +7,9 @@ import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
-from engine import interpreters
-from engine.interpreters import EnvironmentFailed
+from engine import dependencies
+from engine.dependencies import EnvironmentFailed
 from engine.places import DataPlaces, WorkflowPlaces
 from engine.sandbox.checks import Check
 from engine.sandbox.host import HostTools
@@ -38,11 +37,9 @@ def _try(tools: HostTools, folder: Path) -> Check:
     workflow.requirements.write_text("pulse-doctor-trial==1.0\n")
     settings = {"UV_FIND_LINKS": str(wheels), "UV_OFFLINE": "1"}
     try:
-        environment = interpreters.ensure(workflow, data, tools, settings)
+        environment = dependencies.ensure(workflow, data, tools, settings)
     except (EnvironmentFailed, OSError) as error:
         return Check(NAME, False, str(error), CURE)
-    who = tools.runner
-    options: dict[str, Any] = {"user": who.uid, "group": who.gid, "extra_groups": []} if who.dropped else {}
     done = subprocess.run(
         [environment.root / "bin" / "python", "-I", "-c", "import pulse_doctor_trial"],
         capture_output=True,
@@ -51,7 +48,7 @@ def _try(tools: HostTools, folder: Path) -> Check:
         check=False,
         env={},
         cwd="/",
-        **options,
+        **tools.runner.process,
     )
     said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
     return Check(NAME, done.returncode == 0, "" if done.returncode == 0 else said[0], CURE)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.dependencies import Environment
 from engine.digests import Tree
-from engine.interpreters import Environment
 from engine.logs.masking import SHORTEST
 from engine.preflight import layout
 from engine.preflight.finding import Finding

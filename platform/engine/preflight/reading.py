@@ -107,8 +107,6 @@ class Reader:
 
     def _ask(self, needed: Mapping[str, bytes], extra: Mapping[str, bytes]) -> list[dict[str, Any]]:
         """What the child said until it ended, by itself or at a limit."""
-        runner = self._host.runner
-        drop = {"user": runner.uid, "group": runner.gid, "extra_groups": []} if runner.dropped else {}
         texts = (*needed.items(), *extra.items())
         sent = b"".join(b"%d %s\n%s" % (len(source), digest.encode(), source) for digest, source in texts)
         try:
@@ -120,7 +118,7 @@ class Reader:
                 cwd="/",
                 env={},
                 check=False,
-                **drop,  # type: ignore[call-overload]
+                **self._host.runner.process,
             ).stdout
         except subprocess.TimeoutExpired as late:
             said = late.stdout or b""

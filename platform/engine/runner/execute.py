@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-from engine import digests, interpreters, library
+from engine import dependencies, digests, library
 from engine.contract import Contract
 from engine.logs import LogReader, LogWriter, Stream
 from engine.outcomes import Outcome
@@ -21,7 +21,7 @@ from engine.sandbox.files import Beneath
 KILL_TIMEOUT_S = 10.0
 _SAID_ROWS = 20
 _OWN_ENDS = {Outcome.SUCCEEDED, Outcome.SCRIPT_ERROR, Outcome.ASSERTION_FAILED}
-_ARGV = (interpreters.PYTHON, "-I", "-S", "-u", "-B", library.BOOT)
+_ARGV = (dependencies.PYTHON, "-I", "-S", "-u", "-B", library.BOOT)
 
 
 def execute(contract: Contract, listeners: Listeners) -> Ending:

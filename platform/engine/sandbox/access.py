@@ -6,6 +6,7 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 READ, WRITE, ENTER = 4, 2, 1
 
@@ -21,6 +22,11 @@ class Runner:
     def dropped(self) -> bool:
         """Whether a launch has to change the uid, so that the step is not the platform's own user."""
         return self.uid != os.geteuid()
+
+    @property
+    def process(self) -> dict[str, Any]:
+        """What makes a process of `subprocess` run as it."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.dropped else {}
 
     def may(self, status: os.stat_result, wanted: int) -> bool:
         """Whether all the `wanted` bits (READ, WRITE, ENTER) are granted to it."""

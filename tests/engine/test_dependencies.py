@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import interpreters
+from engine import dependencies
 from engine.contract import ContractRefused
-from engine.interpreters import Environment, EnvironmentFailed
+from engine.dependencies import Environment, EnvironmentFailed
 from tests.runner.stage import Stage, scripted
 
 
@@ -53,7 +53,7 @@ def operators_index(monkeypatch: pytest.MonkeyPatch, index: Path) -> None:
 def built(stage: Stage, requirements: str | None) -> Environment:
     if requirements is not None:
         stage.workflow.requirements.write_text(requirements)
-    return interpreters.ensure(stage.workflow, stage.data, stage.host)
+    return dependencies.ensure(stage.workflow, stage.data, stage.host)
 
 
 def test_without_requirements_all_share_an_empty_one(stage: Stage) -> None:
@@ -72,7 +72,7 @@ def test_it_is_built_once_and_kept(stage: Stage) -> None:
     first = built(stage, "tiny==1.0\n")
     mark = first.root / "mark"
     mark.touch()
-    interpreters._built.clear()
+    dependencies._built.clear()
     assert built(stage, "tiny==1.0\n") == first
     assert mark.exists()
     assert built(stage, "tiny>=1.0\n").root != first.root

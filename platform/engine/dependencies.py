@@ -182,7 +182,6 @@ def _install(root: Path, requirements: str, host: HostTools, settings: Mapping[s
         env.setdefault("UV_DEFAULT_INDEX", passed["PIP_INDEX_URL"])
     command = [str(_uv(root.parent, host.runner)), "pip", "install", "--no-build", "--color", "never", "--no-progress"]
     command += ["--link-mode", "copy", "--python", str(root / "bin" / "python"), "-r", str(work / "requirements.txt")]
-    drop = {"user": host.runner.uid, "group": host.runner.gid, "extra_groups": []} if host.runner.dropped else {}
     try:
         done = subprocess.run(
             command,
@@ -194,7 +193,7 @@ def _install(root: Path, requirements: str, host: HostTools, settings: Mapping[s
             timeout=BUILD_TIMEOUT_S,
             umask=0o022,
             check=False,
-            **drop,  # type: ignore[call-overload]
+            **host.runner.process,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentFailed(_failure(str(error), requirements, host, env)) from None
