@@ -93,7 +93,12 @@ def workflows(user: User, team: str = "") -> list[Listed]:
 def overview(workflow: Workflow, wanted: RunFilter) -> dict[str, Any]:
     bars = listing.bars(listing.newest(workflow))
     shown = listing.of_workflow(workflow, wanted)
-    return {"shown": shown, "wanted": wanted, "bars": bars, "picture": _picture(workflow)}
+    return {
+        "shown": shown,
+        "wanted": wanted,
+        "bars": bars,
+        "picture": graph_svg.of_revision(workflow.pk, workflow.revision),
+    }
 
 
 def plan(workflow: Workflow) -> dict[str, Any]:
@@ -174,11 +179,6 @@ def _group_form(group: Group, known: list[Variable], failed: Failed | None) -> G
 def _listed(workflow: Workflow) -> Listed:
     rows = listing.newest(workflow, BARS_EACH)
     return Listed(workflow, listing.bars(rows), rows[0] if rows else None)
-
-
-def _picture(workflow: Workflow) -> graph_svg.Picture:
-    saved = PlanRevision.objects.filter(workflow=workflow, number=workflow.revision).first()
-    return graph_svg.draw(saved.plan.get("steps", []) if saved else [])
 
 
 def _first(files: list[Entry]) -> str:

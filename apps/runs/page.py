@@ -12,7 +12,6 @@ from apps.runs import advice, reading
 from apps.runs.models import Attempt, Run, StepRun
 from apps.runs.texts import Texts
 from apps.workflows import graph_svg
-from apps.workflows.models import PlanRevision
 
 SCALE = 1000  # the width of a run in the units of its bars
 THINNEST = 3.0
@@ -162,8 +161,7 @@ class RunPage:
 
     @cached_property
     def picture(self) -> graph_svg.Picture:
-        saved = PlanRevision.objects.filter(workflow_id=self.run.workflow_id, number=self.run.plan_revision).first()
-        return graph_svg.draw(saved.plan.get("steps", []) if saved else [])
+        return graph_svg.of_revision(self.run.workflow_id, self.run.plan_revision)
 
     @cached_property
     def states(self) -> dict[str, str]:

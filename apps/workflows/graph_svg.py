@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from uuid import UUID
+
+from apps.accounts.errors import Refused
+from apps.workflows import definition
+from apps.workflows.models import PlanRevision
+from engine import document
 
 NODE_WIDTH = 196
 NODE_HEIGHT = 46
@@ -86,45 +91,36 @@ class _Grid:
     passing: set[str] = field(default_factory=set)
 
 
-def draw(steps: Iterable[Mapping[str, Any]]) -> Picture:
-    """The picture of a plan's steps, given as its saved JSON says them. An empty plan is an empty picture."""
-    listed = list(steps)
-    names = [step["id"] for step in listed]
-    ways = _ways(listed)
+def of_revision(workflow_id: UUID, revision: int) -> Picture:
+    """The picture of a plan as it was saved; empty for an old one that this release cannot read."""
+    try:
+        return draw(definition.plan_at(workflow_id, revision))
+    except (Refused, PlanRevision.DoesNotExist):
+        return Picture(0, 0, (), ())
+
+
+def draw(plan: document.Plan) -> Picture:
+    names = [step.id for step in plan.steps]
+    ways = _ways(plan)
     rank = _ranks(names, ways)
     grid = _grid(names, ways, rank)
     _untangle(grid)
     centres, width = _place(grid)
-    by_id = {step["id"]: step for step in listed}
     nodes = tuple(
-        Node(
-            name,
-            _cut(by_id[name].get("title") or name),
-            by_id[name].get("kind", ""),
-            centres[name] - NODE_WIDTH // 2,
-            _top(rank[name]),
-        )
-        for name in names
+        Node(step.id, _cut(step.shown_title), step.kind, centres[step.id] - NODE_WIDTH // 2, _top(rank[step.id]))
+        for step in plan.steps
     )
     edges = tuple(_edge(source, target, label, grid, centres, rank) for (source, target), label in ways.items())
-    deepest = max(rank.values(), default=-1)
-    return Picture(width, _top(deepest + 1) - GAP_Y + MARGIN if names else 0, nodes, edges)
+    return Picture(width, _top(max(rank.values()) + 1) - GAP_Y + MARGIN, nodes, edges)
 
 
-def _ways(steps: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """(source, target) -> label, for the next step and for each route; `end` and unknown targets have no line."""
-    known = {step["id"] for step in steps}
+def _ways(plan: document.Plan) -> dict[tuple[str, str], str]:
+    """(source, target) -> label, for the next step and for each route; `end` has no line."""
     found: dict[tuple[str, str], list[str]] = {}
-    for place, step in enumerate(steps):
-        routes = [
-            (route.get("next_step_id"), route.get("route_name") or route.get("route_id", ""))
-            for route in step.get("routes") or []
-        ]
-        following = steps[place + 1]["id"] if place + 1 < len(steps) else None
-        chosen = routes if any(target for target, _ in routes) else [(step.get("next_step_id") or following, "")]
-        for target, label in chosen:
-            if target is not None and target in known and target != step["id"]:
-                found.setdefault((step["id"], target), []).append(label)
+    for node in document.graph_of(plan).nodes:
+        for edge in node.edges:
+            if edge.target not in (node.id, document.END):
+                found.setdefault((node.id, edge.target), []).append(edge.label)
     return {way: " / ".join(filter(None, labels)) for way, labels in found.items()}
 
 

@@ -16,10 +16,14 @@ RESERVED_IDS = frozenset({"shared", "pulse", END})
 
 @dataclass(frozen=True)
 class Edge:
-    """A way on. `path` is the field that says so; of an edge that follows from the list's order, the step itself."""
+    """A way on. `path` is the field that says so; of an edge that follows from the list's order, the step itself.
+
+    `label` is what the way is called where there is a choice.
+    """
 
     target: str
     path: str
+    label: str = ""
 
 
 @dataclass(frozen=True)

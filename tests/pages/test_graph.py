@@ -8,17 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.workflows.graph_svg import NODE_HEIGHT, NODE_WIDTH, Picture, draw
+from apps.workflows.graph_svg import NODE_HEIGHT, NODE_WIDTH, Picture, draw, of_revision
+from engine.document import Plan
+from engine.ids import uuid7
 
 
-def plan(*steps: tuple[str, list[str]]) -> list[dict[str, Any]]:
+def made(*steps: dict[str, Any]) -> Plan:
+    """A plan whose graph nobody has checked."""
+    return Plan.model_validate({"steps": list(steps)})
+
+
+def branch(step_id: str, **routes: str) -> dict[str, Any]:
+    ways = [{"route_id": route, "next_step_id": target} for route, target in routes.items()]
+    return {"id": step_id, "kind": "branch", "question": "?", "routes": ways}
+
+
+def plan(*steps: tuple[str, list[str]]) -> Plan:
     """Steps with the ids of what follows: one is the next step, several are routes."""
-    return [
-        {"id": name, "title": name, "kind": "scripted", "next_step_id": ways[0]}
-        if len(ways) == 1
-        else {"id": name, "kind": "branch", "routes": [{"route_id": way, "next_step_id": way} for way in ways]}
-        for name, ways in steps
-    ]
+    return made(
+        *(
+            {"id": name, "title": name, "kind": "scripted", "next_step_id": ways[0]}
+            if len(ways) == 1
+            else branch(name, **{way: way for way in ways})
+            for name, ways in steps
+        )
+    )
 
 
 def overlaps(picture: Picture) -> list[tuple[str, str]]:
@@ -31,7 +45,7 @@ def overlaps(picture: Picture) -> list[tuple[str, str]]:
 
 
 def test_steps_in_order_stand_below_each_other() -> None:
-    picture = draw([{"id": "a"}, {"id": "b"}, {"id": "c"}])
+    picture = draw(made(*({"id": name, "kind": "scripted"} for name in "abc")))
     assert [node.step_id for node in sorted(picture.nodes, key=lambda node: node.y)] == ["a", "b", "c"]
     assert [edge.pair for edge in picture.edges] == [("a", "b"), ("b", "c")]
 
@@ -45,13 +59,19 @@ def test_routes_are_drawn_with_their_names_and_end_has_no_line() -> None:
 
 
 def test_two_routes_to_one_step_are_one_line_with_both_names() -> None:
-    routes = [{"route_id": "yes", "next_step_id": "b"}, {"route_id": "maybe", "next_step_id": "b"}]
-    picture = draw([{"id": "a", "kind": "branch", "routes": routes}, {"id": "b"}])
+    picture = draw(made(branch("a", yes="b", maybe="b"), {"id": "b", "kind": "scripted"}))
     assert [(edge.pair, edge.label) for edge in picture.edges] == [(("a", "b"), "yes / maybe")]
 
 
-def test_an_empty_plan_is_an_empty_picture() -> None:
-    assert draw([]) == Picture(20, 0, (), ())
+def test_answers_of_a_person_are_ways_with_their_names() -> None:
+    asks = {"id": "a", "kind": "human_input", "question": "?", "next_step_id": "end", "routes": {"yes": "b"}}
+    picture = draw(made(asks, {"id": "b", "kind": "scripted"}))
+    assert [(edge.pair, edge.label) for edge in picture.edges] == [(("a", "b"), "yes")]
+
+
+@pytest.mark.django_db
+def test_a_plan_that_is_not_kept_is_an_empty_picture() -> None:
+    assert of_revision(uuid7(), 1) == Picture(0, 0, (), ())
 
 
 @pytest.mark.parametrize("loop", [[("a", ["b"]), ("b", ["a"])], [("a", ["a"])]])

@@ -18,7 +18,7 @@ PINNED = {
     "/runs/": 5,
     "/deliveries/": 5,
     "/sessions/": 6,
-    "/t/payments/workflows/pr-review/": 13,
+    "/t/payments/workflows/pr-review/": 12,
     "/t/payments/workflows/pr-review/triggers/": 8,
     "a run": 12,
 }

@@ -37,10 +37,11 @@ def _node(plan: Plan, position: int, step: Step, root: str) -> Node:
 def _edges(plan: Plan, position: int, step: Step, path: str) -> tuple[Edge, ...]:
     if isinstance(step, BranchStep | RoutingStep):
         return tuple(
-            Edge(route.next_step_id, f"{path}.routes[{index}].next_step_id") for index, route in enumerate(step.routes)
+            Edge(route.next_step_id, f"{path}.routes[{index}].next_step_id", route.route_name or route.route_id)
+            for index, route in enumerate(step.routes)
         )
     here = f"{path}.next_step_id" if step.next_step_id else path
     edges = [Edge(plan.follower(position), here)]
     if isinstance(step, HumanInputStep):
-        edges += [Edge(target, json_path(["routes", answer], path)) for answer, target in step.routes.items()]
+        edges += [Edge(target, json_path(["routes", answer], path), answer) for answer, target in step.routes.items()]
     return tuple(edges)
