@@ -5,16 +5,14 @@ It stops accidents, not malice. A process remembers the secret values that it ha
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from collections import OrderedDict
 from threading import Lock
-from urllib.parse import quote
+
+from engine.logs.masking import Masker
 
 MASK = "***"
-SHORTEST = 8
-MOST_VALUES = 2000
+MOST_VALUES = 500
 
 _SHAPES = re.compile(
     r"(?P<keep>\b(?:Bearer|Basic|token|password|secret|signature|api[_-]?key|authorization|cookie)\b[\"']?\s*[:=]?\s*[\"']?)"
@@ -32,35 +30,27 @@ class Redactor:
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, None] = OrderedDict()
-        self._pattern: re.Pattern[str] | None = None
+        self._masker: Masker | None = Masker()
         self._lock = Lock()
 
     def remember(self, value: str) -> None:
-        """From now on mask this value, each long line of it, and its usual spellings."""
+        """From now on mask this value and each line of it, in every spelling that is masked in the logs of steps."""
         with self._lock:
-            new = [form for form in spellings(value) if form not in self._values]
-            if new:
-                self._values.update(dict.fromkeys(new))
+            if value not in self._values:
+                self._values[value] = None
+                self._masker = None  # made anew when it is next asked
                 while len(self._values) > MOST_VALUES:
                     self._values.popitem(last=False)
-                longest_first = sorted(self._values, key=len, reverse=True)
-                self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def redact(self, text: str) -> str:
-        if self._pattern is not None:
-            text = self._pattern.sub(MASK, text)
-        return _SHAPES.sub(lambda match: (match["keep"] or "") + MASK, text)
+        masked = (self._masker or self._made()).text(text)
+        return _SHAPES.sub(lambda match: (match["keep"] or "") + MASK, masked)
 
-
-def spellings(value: str) -> set[str]:
-    """The value itself, its lines, and how JSON, addresses, `repr` and base64 write it; short ones left out."""
-    lines = {value, value.strip(), *value.splitlines()}
-    found = set(lines)
-    for line in lines:
-        data = line.encode(errors="surrogateescape")
-        found |= {json.dumps(line)[1:-1], quote(line, safe=""), quote(line), repr(line)[1:-1], data.hex()}
-        found |= {base64.b64encode(data).decode().rstrip("="), base64.urlsafe_b64encode(data).decode().rstrip("=")}
-    return {form for form in found if len(form) >= SHORTEST}
+    def _made(self) -> Masker:
+        with self._lock:
+            lines = {line for value in self._values for line in (value, value.strip(), *value.splitlines())}
+            self._masker = masker = Masker({line: line for line in lines})
+            return masker
 
 
 redactor = Redactor()
