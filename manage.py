@@ -22,6 +22,8 @@ def main() -> None:
     try:
         if sys.argv[1:2] == ["up"] and not {"-h", "--help"} & set(sys.argv):
             before.check(ROOT)
+        if sys.argv[1:2] == ["run_workflow"]:
+            before.take_port(ROOT)
         execute_from_command_line(sys.argv)
     except (ImproperlyConfigured, before.UpRefused) as wrong:
         sys.exit(f"pulse: {wrong}")

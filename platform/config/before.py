@@ -6,6 +6,7 @@ Nothing here writes. Without Django's settings: the two places that a start need
 from __future__ import annotations
 
 import fcntl
+import os
 import socket
 from pathlib import Path
 
@@ -65,6 +66,12 @@ def serving_port(data: Path) -> int | None:
             said = file.read().rpartition(" on port ")[2].strip()
             return int(said) if said.isdecimal() else None
     return None
+
+
+def take_port(release: Path) -> None:
+    """The port of the product that runs on this data folder becomes this command's: the links it prints lead there."""
+    if port := serving_port(data_folder(release)):
+        os.environ.update(PULSE_PORT=str(port))
 
 
 def in_use(data: Path, holder: str) -> UpRefused:

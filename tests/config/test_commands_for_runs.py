@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,16 @@ def test_a_demo_for_another_port_than_the_running_one_names_it(settings: Any, tm
         with pytest.raises(CommandError, match=r"port 8123, and PULSE_PORT is 8124\. Nothing was sent"):
             call_command("demo", stdout=StringIO())
     assert before.serving_port(tmp_path) is None
+
+
+def test_the_links_of_a_run_lead_to_the_product_that_runs_on_the_data(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.PULSE_DATA, settings.PULSE_PORT = tmp_path, 8123
+    monkeypatch.setenv("PULSE_DATA", str(tmp_path))
+    monkeypatch.setenv("PULSE_PORT", "8124")
+    before.take_port(tmp_path)
+    assert os.environ["PULSE_PORT"] == "8124"
+    with starting.claim_data():
+        before.take_port(tmp_path)
+        assert os.environ["PULSE_PORT"] == "8123"
