@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from apps.workflows.errors import SecretRefused
+from engine.logs import masking
 from engine.words import ENVIRONMENT_NAME
 
-MIN_LENGTH = 8
+MIN_LENGTH = masking.SHORTEST
 MAX_BYTES = 32 * 1024
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import document
 from engine.sandbox.errors import SandboxRefused
 from engine.sandbox.limits import Limits
 from tests.sandbox.bench import Bench, finish
@@ -163,6 +164,10 @@ for name in ("NPROC", "NOFILE", "FSIZE", "CORE", "CPU", "AS", "MEMLOCK"):
         f"AS {300 << 20} {300 << 20}",
         "MEMLOCK 0 0",
     ]
+
+
+def test_what_a_document_leaves_out_is_what_a_sandbox_has() -> None:
+    assert Limits.effective(document.Limits().model_dump()) == Limits()
 
 
 def test_a_step_may_lower_a_limit_and_not_raise_it() -> None:
