@@ -13,7 +13,6 @@ from django.utils import timezone
 
 from apps import rows
 from apps.runs import leases
-from apps.runs.errors import LeaseLost
 from apps.runs.events import News
 from apps.runs.kinds import Kind
 from apps.runs.leases import Keeper, Lease
@@ -32,7 +31,8 @@ WISHES = ("fence", "status", "cancel_requested_at", "cancel_requested_by", "leas
 
 _HELD = (
     "id = %s AND EXISTS (SELECT 1 FROM runs_steprun s JOIN runs_run r ON r.id = s.run_id"
-    " WHERE s.id = runs_attempt.step_run_id AND r.fence = %s AND r.status = 'running')"
+    " WHERE s.id = runs_attempt.step_run_id AND r.fence = %s AND r.status = 'running'"
+    " AND r.cancel_requested_at IS NULL)"
 )
 
 
@@ -75,19 +75,27 @@ class Listening:
         if self._endpoint is not None:
             self._endpoint.close()
 
-    def arm(self, socket: Path) -> None:
+    def arm(self, socket: Path) -> Stop | None:
         if self.row.session_id is None:
             raise LookupError("An attempt has its session before its tools are served.")
         most = self.contract.ask.step.limits.tool_calls
         self._endpoint = ToolEndpoint(self.row.session_id, fence=self.lease.fence, max_calls=most)
-        self._endpoint.arm(socket)
+        stop: Stop | None = None
+
+        def must_end() -> bool:
+            nonlocal stop
+            stop = self.stop_wanted()
+            return stop is not None
+
+        self._endpoint.arm(socket, must_end)
+        return stop
 
     def close_tools(self) -> None:
         """At once, so that the processes are ended next; what was in flight is waited for at the end of all."""
         if self._endpoint is not None:
             self._endpoint.shut()
 
-    def started(self, pid: int, pid_started: str) -> None:
+    def started(self, pid: int, pid_started: str) -> Stop | None:
         """The code is let go only after this is committed: without a pid in its row an attempt never ran."""
         self.keeper.holds(pid, pid_started)
         self._until_started.close()
@@ -104,8 +112,10 @@ class Listening:
                 "findings": [finding.record() for finding in contract.findings],
             }
             stored = rows.update(Attempt, changes, _HELD, [rows.key(self.row.pk), self.lease.fence])
-            if not stored:
-                raise LeaseLost(f"Run {self.lease.run_id} was taken over before its step could start.")
+        stop = None if stored else self._wish()
+        if not stored and stop is None:
+            raise LookupError("An attempt that may start has a row.")
+        return stop
 
     def log_grew(self, lines: int, size: int) -> None:
         if monotonic() - self._told < GREW_EVERY_S:
@@ -121,6 +131,9 @@ class Listening:
         if monotonic() < self._ask_at:
             return None
         self._ask_at = monotonic() + ASK_EVERY_S
+        return self._wish()
+
+    def _wish(self) -> Stop | None:
         run = Run.objects.values(*WISHES).filter(pk=self.lease.run_id).first()
         if run is None or run["fence"] != self.lease.fence or run["status"] != Run.Status.RUNNING:
             return Stop(StopKind.LEASE_LOST)

@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -73,13 +74,17 @@ class ToolEndpoint:
         self._path: Path | None = None
         self._thread: threading.Thread | None = None
 
-    def arm(self, path: Path) -> None:
-        """Listen on `path`; when this returns a step can connect. Raises the fence in the workflow's database first."""
+    def arm(self, path: Path, give_up: Callable[[], bool] = lambda: False) -> None:
+        """Listen on `path`; when this returns a step can connect. Raises the fence in the workflow's database first.
+
+        That may wait for a writer; when `give_up` says so meanwhile, nothing listens.
+        """
         chain = ledger.chain_of(self.session_id)
         if chain is None or chain.is_ended:
             raise SessionRefused("The session has ended. The socket was not armed.", code=Code.SESSION_ENDED)
         self._check_token()
-        self._raise_fence(chain)
+        if not self._raise_fence(chain, give_up):
+            return
         self._listener = _listen(path)
         self._path = path
         self._journal = chain.open()
@@ -146,12 +151,12 @@ class ToolEndpoint:
         if caller is None or caller.session.id != self.session_id:
             raise SessionRefused("The token is not this session's. The socket was not armed.", code=Code.NOT_OWNER)
 
-    def _raise_fence(self, chain: ledger.Chain) -> None:
+    def _raise_fence(self, chain: ledger.Chain, give_up: Callable[[], bool]) -> bool:
         fence = self._fence()
         if fence is None or chain.run_id is None:
-            return
+            return True
         path = data_places().workflow(str(chain.team_id), str(chain.workflow_id)).database
-        database.raise_fence(path, chain.run_id, fence)
+        return database.raise_fence(path, chain.run_id, fence, give_up)
 
     def _accept(self) -> None:
         """Take connections, and once a second import what was written meanwhile: pages see calls as they happen."""

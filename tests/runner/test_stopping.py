@@ -72,6 +72,22 @@ def test_a_wish_to_stop_ends_a_tree_that_hides(stage: Stage, kind: StopKind, out
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("moment", ["arm", "started"])
+def test_a_wish_before_the_code_is_let_go_lets_nothing_of_it_run(
+    stage: Stage, data_root: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Silent()
+    known = getattr(heard, moment)
+    monkeypatch.setattr(heard, moment, lambda *given: known(*given) or Stop(StopKind.CANCELLED, "By Ann."))
+    with listening(data_root) as path:
+        ran = stage.run("print('ran', flush=True)\n", listeners=heard, tools_socket=path)
+    assert (ran.ending.outcome, ran.ending.tree_gone) == ("cancelled", True), ran
+    assert heard.said == (["arm", "close_tools"] if moment == "arm" else ["arm", "started", "close_tools"])
+    assert ran.ending.pid is None
+    assert ran.log == ""
+    assert steps_running(stage) == []
+
+
 def test_a_tree_that_hides_can_be_seen(stage: Stage) -> None:
     """Else the tests here would prove nothing."""
     seen: list[list[int]] = []

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connections
 
-from apps.runs import fragments, tasks
+from apps.runs import actions, fragments, tasks
+from apps.runs.listening import Listening
 from apps.runs.models import Attempt, Run
 from apps.runs.supervisor import sweeper
+from apps.tools import workflow_db
+from apps.tools.workflow_db.guard import Mode
 from apps.workflows import places
 from apps.workflows.models import Workflow
+from engine.runner import Stop
 from tests import factories
 from tests.factories import Cast
 from tests.runs.starts import fresh, kinds, start
@@ -194,6 +202,48 @@ def test_a_fault_of_ours_is_told_and_does_not_hold_the_run(workflow: Workflow, m
     run = fresh(run)
     assert (run.status, run.lease_pid) == ("needs_attention", None)
     assert "fault of Pulse" in run.reason
+
+
+def test_a_cancel_while_a_step_is_prepared_lets_none_of_its_code_run(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(make(cast, [factories.step("one")], {"code/one/main.py": "print('ran')"}))
+    arm = Listening.arm
+
+    def cancelled_meanwhile(listening: Listening, socket: Path) -> Stop | None:
+        actions.cancel_run(fresh(run), by="Ann")
+        return arm(listening, socket)
+
+    monkeypatch.setattr(Listening, "arm", cancelled_meanwhile)
+    run = carried(run)
+    attempt = Attempt.objects.get(step_run__run=run)
+    assert (run.status, statuses(run)["one"], attempt.outcome) == ("cancelled", "cancelled", "cancelled")
+    assert (attempt.pid, attempt.exit_code) == (None, None)
+    assert "Ann" in attempt.detail
+
+
+def test_a_cancel_does_not_wait_for_a_writer_of_the_workflows_database(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(make(cast, [factories.step("one")], {"code/one/main.py": "print('ran')"}))
+    Run.objects.update(fence=3)  # as after a take-over: an earlier holder may still be writing
+    database = places.places_of(run.workflow).database
+    workflow_db.database.make(database)
+    other = workflow_db.database.Connection(database, mode=Mode.WRITE)
+
+    def cancel() -> None:
+        while not Attempt.objects.exists():
+            time.sleep(0.05)
+        actions.cancel_run(fresh(run), by="Ann")
+        connections.close_all()
+
+    cancelling = threading.Thread(target=cancel)
+    with other.writing():
+        cancelling.start()
+        run = carried(run)
+    cancelling.join()
+    other.close()
+    assert (run.status, Attempt.objects.get(step_run__run=run).outcome) == ("cancelled", "cancelled")
 
 
 def test_a_saved_change_of_the_plan_reaches_the_steps_that_have_not_started(cast: Cast) -> None:

@@ -200,6 +200,16 @@ def test_a_fence_waits_for_the_lock(db):
     assert found == (7,)
 
 
+def test_who_waits_to_raise_a_fence_can_give_up_and_a_first_holder_does_not_wait(db):
+    holder = Connection(db.path, mode=Mode.WRITE)
+    asked = itertools.count()
+    with holder.writing():
+        assert not database.raise_fence(db.path, uuid7(), 2, lambda: next(asked) > 1)
+        assert database.raise_fence(db.path, uuid7(), 1)
+    holder.close()
+    assert next(asked) == 3
+
+
 def test_a_statement_that_is_too_long_once_compiled_says_so(db):
     with pytest.raises(ToolFailure) as caught:
         mutate(db, "INSERT INTO t (v) VALUES " + ",".join(["(hex(1 + 1))"] * 20_000))

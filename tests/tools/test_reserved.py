@@ -119,7 +119,7 @@ def test_no_trigger_runs_inside_a_statement_of_the_platform(db):
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
         connection.for_platform(connection.statements.raise_fence, (str(uuid7()), 1))
     connection.close()
-    database.raise_fence(db.path, uuid7(), 1)
+    database.raise_fence(db.path, uuid7(), 2)
     with sqlite3.connect(db.path) as raw:
         assert raw.execute("SELECT count(*) FROM _pulse_fences").fetchone() == (0,)
     raw.close()

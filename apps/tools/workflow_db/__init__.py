@@ -1,12 +1,11 @@
 """The database of a workflow: one SQLite file that no step ever gets, reached through tools only (BEHAVIOUR 7).
 
-For the platform's own code: `read` for a read-only query, `raise_fence` when a run is taken over, `apply_migrations`.
+For the platform's own code: `read` for a read-only query, `apply_migrations`.
 """
 
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.utils import timezone
 
@@ -33,11 +32,6 @@ def describe(workflow: Workflow) -> dict[str, Any]:
         return reading.describe(opened)
 
 
-def raise_fence(workflow: Workflow, run_id: UUID, fence: int) -> None:
-    """From now on a worker with a lower fence of this run changes nothing here."""
-    database.raise_fence(places_of(workflow).database, run_id, fence)
-
-
 def apply_migrations(workflow: Workflow) -> list[str]:
     """Apply the files of db/migrations that were not applied yet; returns their names. Raises MigrationRefused."""
     places = places_of(workflow)
@@ -51,4 +45,4 @@ def found_migrations(workflow: Workflow) -> list[Migration]:
     return [Migration(file.name, file.read_text()) for file in sorted(folder.glob("*.sql"))]
 
 
-__all__ = ["Database", "apply_migrations", "database", "describe", "open_database", "raise_fence", "read"]
+__all__ = ["Database", "apply_migrations", "database", "describe", "open_database", "read"]

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ from apps.tools.workflow_db.regexp import Regexp
 TIME_LIMIT_S = 10.0
 BUSY_S = 5.0
 FENCE_PATIENCE_S = 60.0
+FENCE_TRY_MS = 200
+FIRST_FENCE = 1
 VALUE_LIMIT = 4 * 1024 * 1024
 MAX_PAGES = 1024 * 1024  # of 4 KiB
 PROGRESS_OPS = 20_000
@@ -271,25 +273,29 @@ def make(path: Path) -> None:
         _keep(path, raw)
 
 
-def raise_fence(path: Path, run_id: UUID, fence: int) -> None:
+def raise_fence(path: Path, run_id: UUID, fence: int, give_up: Callable[[], bool] = lambda: False) -> bool:
     """From now on a writer with a lower fence of this run changes nothing: `writing.mutate` compares.
 
-    Waits for a statement that still holds the lock: it ends at its bound.
+    Waits for a statement that still holds the lock: it ends at its bound. False when `give_up` said so meanwhile. A
+    run's first holder has nobody before it and waits for none.
     """
     until = time.monotonic() + FENCE_PATIENCE_S
-    while True:
+    while not give_up():
         try:
             make(path)
-            with _keeping:
-                _kept[path].raw.execute(reserved.RAISE_FENCE, (str(run_id), fence))
+            if fence > FIRST_FENCE:
+                with _keeping:
+                    _kept[path].raw.execute(f"PRAGMA busy_timeout={FENCE_TRY_MS}")
+                    _kept[path].raw.execute(reserved.RAISE_FENCE, (str(run_id), fence))
         except sqlite3.DatabaseError as error:
             if _is_denial(error):
-                return  # a trigger on the platform's tables: nothing is mutated there at all
+                return True  # a trigger on the platform's tables: nothing is mutated there at all
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
         else:
-            return
+            return True
         time.sleep(0.05)
+    return False
 
 
 def _make_tables(raw: sqlite3.Connection) -> None:

@@ -61,7 +61,8 @@ class _Attempt:
         contract, listeners = self._contract, self._listeners
         if contract.sandbox.tools_socket is not None:
             self._tools_open = True
-            listeners.arm(contract.sandbox.tools_socket)
+            if stop := listeners.arm(contract.sandbox.tools_socket):
+                return self._unstarted(verdict.stopped(stop))
         built = policy.build(contract.declared, contract.sandbox)
         self._policy_record = built.record()
         self._disk = disk = Disk(built.mounts, contract.tree.entries, contract.limits)
@@ -70,7 +71,8 @@ class _Attempt:
         )
         # From here on bubblewrap and the interpreter start beside us; the step's code waits for its frame.
         self._log = _new_log(contract)
-        listeners.started(self._sandbox.pid, self._sandbox.pid_started)
+        if stop := listeners.started(self._sandbox.pid, self._sandbox.pid_started):
+            return self._unstarted(verdict.stopped(stop))
         with Beneath(contract.ask.attempt.out) as outputs:
             self._watch = Watch(self._sandbox, self._log, outputs, disk, contract.limits, listeners)
             self._sandbox.release(_frame(contract))
@@ -81,14 +83,18 @@ class _Attempt:
             return self._judge(exit_, outputs)
 
     def refused(self, reason: str, detail: str) -> Ending:
+        return self._unstarted(verdict.Verdict(Outcome.HARNESS_REJECTED, str(reason), detail))
+
+    def _unstarted(self, found: verdict.Verdict) -> Ending:
         """Nothing of the step's code ran."""
         self.end()
         return Ending(
-            outcome=str(Outcome.HARNESS_REJECTED),
-            reason=str(reason),
-            detail=self._contract.masker.text(detail),
+            outcome=str(found.outcome),
+            reason=found.reason,
+            detail=self._contract.masker.text(found.detail),
             started_at=self._started_at,
             finished_at=_now(),
+            seal=self._log.seal(0).record() if self._log else None,
             policy=self._policy_record,
             tree_gone=self._tree_gone,
         )

@@ -26,14 +26,16 @@ class Stop:
 class Listeners(Protocol):
     """All calls come from the thread that called `execute`. What one raises ends the attempt and is raised again."""
 
-    def arm(self, socket: Path) -> None:
-        """Start serving this attempt's tools there. Called before the launch; when it raises, nothing is launched."""
+    def arm(self, socket: Path) -> Stop | None:
+        """Start serving this attempt's tools there. Called before the launch; when it raises, nothing is launched,
+        nor when it gave up waiting since the attempt must end."""
 
     def close_tools(self) -> None:
         """Refuse new calls and close every connection. Called first at every ending, before the tree is killed."""
 
-    def started(self, pid: int, pid_started: str) -> None:
-        """The sandbox's outermost process, before the step's code is let go. When it raises, that code never ran."""
+    def started(self, pid: int, pid_started: str) -> Stop | None:
+        """The sandbox's outermost process, before the step's code is let go: the last moment for a wish that it ends.
+        When it raises, or has one, that code never ran."""
 
     def log_grew(self, lines: int, size: int) -> None:
         """The log now has so many lines and bytes. At once for the first, then at most every 50 ms."""

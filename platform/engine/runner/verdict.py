@@ -92,8 +92,7 @@ def _breached(bound: str, seen: Observed, found: Verdict) -> Verdict:
 
 def _cut(why: Bound | Stop, limits: Limits) -> Verdict:
     if isinstance(why, Stop):
-        outcome, reason, detail = _STOPS[why.kind]
-        return Verdict(outcome, reason, f"{detail} {why.detail}".strip())
+        return stopped(why)
     if why is Bound.TIMEOUT:
         detail = f"It ran longer than {limits.timeout_s} s (limits.timeout_s), and every process of it was ended."
         return Verdict(Outcome.TIMED_OUT, why, detail)
@@ -103,6 +102,11 @@ def _cut(why: Bound | Stop, limits: Limits) -> Verdict:
     if why is Bound.CPU:
         return Verdict(Outcome.LIMIT_EXCEEDED, why, _CPU.format(limits.cpu_s))
     return too_much(why, limits)
+
+
+def stopped(why: Stop) -> Verdict:
+    outcome, reason, detail = _STOPS[why.kind]
+    return Verdict(outcome, reason, f"{detail} {why.detail}".strip())
 
 
 def too_much(why: Bound, limits: Limits) -> Verdict:
