@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,10 +15,14 @@ from apps.tools import wire
 from apps.tools.errors import Code
 from apps.tools.identity import Caller, SessionFacts
 from apps.tools.models import OwnershipDiagnostic
+from apps.workflows import vault
+from apps.workflows.errors import SecretUnreadable
+from engine.logs import Masker
 
 NONE = "none"
 UNKNOWN = "unknown"
 STRANGERS_A_MINUTE = 60
+_LIKE_A_NAME = re.compile(r"[a-z0-9]{1,12}([-_ .:][a-z0-9]{1,12})*")
 logger = logging.getLogger(__name__)
 
 on_rejected: list[Callable[[OwnershipDiagnostic], None]] = []
@@ -31,7 +36,7 @@ class Sides:
     caller: Caller | None
     meant: SessionFacts | None
     authority: SessionFacts | None
-    named: str = ""
+    named: tuple[str, ...] = ()
 
 
 def record(tool: str, code: Code, sides: Sides) -> OwnershipDiagnostic:
@@ -44,7 +49,7 @@ def record(tool: str, code: Code, sides: Sides) -> OwnershipDiagnostic:
         tool=wire.printable(tool)[:64],
         reason=code,
         caller=_shown(caller, UNKNOWN),
-        tool_session=_shown(meant, wire.printable(sides.named)[:160] or UNKNOWN),
+        tool_session=_shown(meant, _named(sides)),
         authority=_shown(sides.authority, NONE),
         caller_parent=_shown(parent, NONE),
         caller_run_id=caller.run_id if caller else None,
@@ -68,6 +73,27 @@ def _too_many_strangers(row: OwnershipDiagnostic) -> bool:
         at__gte=row.at - timedelta(minutes=1), workflow=None, owner_workflow_id=row.owner_workflow_id
     )
     return recent.count() >= STRANGERS_A_MINUTE
+
+
+def _named(sides: Sides) -> str:
+    """What was named and is no session of ours: as it came only where it reads like a name and holds no secret."""
+    masker = _masker(sides.caller) if sides.named else None
+    return ", ".join(_told(name, masker) for name in sides.named)[:160] or UNKNOWN
+
+
+def _told(name: str, masker: Masker | None) -> str:
+    if not name:
+        return "(empty)"
+    if masker is None or not _LIKE_A_NAME.fullmatch(name) or masker.finds(name.encode()):
+        return wire.unknown_name(name)
+    return name
+
+
+def _masker(caller: Caller | None) -> Masker | None:
+    try:
+        return Masker(vault.secrets_of_team(caller.team_id) if caller else {})
+    except SecretUnreadable:
+        return None
 
 
 def _shown(session: SessionFacts | None, otherwise: str) -> str:

@@ -232,7 +232,7 @@ def _sides(given: Call, listener: UUID | None, rejected: Rejected) -> Sides:
         authority = identity.find(meant.parent_id) if meant.parent_id else meant
     if authority is None and caller is not None and meant is None:
         authority = caller.parent or (None if caller.session.parent_id else caller.session)
-    return Sides(caller, meant, authority, ", ".join(name or "(empty)" for name in given.named))
+    return Sides(caller, meant, authority, given.named)
 
 
 def _meant(given: Call, listener: UUID | None, caller: Caller | None) -> SessionFacts | None:

@@ -15,7 +15,7 @@ from django.db.models import Max, Sum
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.models import Delivery, HookCount, Trigger
 from apps.workflows import vault
-from apps.workflows.models import Secret, Workflow
+from apps.workflows.models import Workflow
 from engine.json_values import indented
 from engine.logs.masking import Masker
 
@@ -107,12 +107,10 @@ def body_shown(delivery: Delivery) -> str:
 
 
 def _secrets_of(delivery: Delivery) -> dict[str, str]:
-    rows = Secret.objects.filter(team_id=delivery.team_id)
-    values = {
-        row.name: vault.decrypt(vault.Purpose.SECRET, row.pk, row.ciphertext, row.key_id).decode() for row in rows
-    }
     signing = credentials_of(delivery.trigger).secrets if delivery.trigger else ()
-    return values | {f"trigger {place}": secret for place, secret in enumerate(signing)}
+    return vault.secrets_of_team(delivery.team_id) | {
+        f"trigger {place}": secret for place, secret in enumerate(signing)
+    }
 
 
 def _refused(subjects: Iterable[str], *, since: datetime) -> dict[str, int]:

@@ -91,6 +91,12 @@ def secrets_for(workflow: Workflow, names: Iterable[str]) -> dict[str, str]:
     return {row.name: decrypt(Purpose.SECRET, row.pk, row.ciphertext, row.key_id).decode() for row in rows}
 
 
+def secrets_of_team(team_id: object) -> dict[str, str]:
+    """Every secret of a team, by name: to mask what is shown to it."""
+    rows = Secret.objects.filter(team_id=team_id)
+    return {row.name: decrypt(Purpose.SECRET, row.pk, row.ciphertext, row.key_id).decode() for row in rows}
+
+
 def new_key() -> str:
     """Put a new key first in the file; its id. Rows under old keys stay readable; `rotate_keys` moves them."""
     made = _make_line()

@@ -15,6 +15,7 @@ from apps.tools import actions, diagnostics, identity
 from apps.tools.diagnostics import Sides
 from apps.tools.errors import Code
 from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
+from apps.workflows import actions as workflows
 from apps.workflows.places import places_of
 from tests.tools import world
 
@@ -125,6 +126,18 @@ def test_names_prove_nothing(workflow, lookalike):
         answer = client.call("query_workflow_db", {"sql": "SELECT 1"}, session=lookalike)
     assert code_of(answer) == "not_owner"
     assert OwnershipDiagnostic.objects.get().tool_session == (lookalike or "(empty)")
+
+
+def test_a_token_or_a_secret_given_as_a_session_is_kept_nowhere(workflow, caplog):
+    workflows.set_secret(workflow.team, name="WORD", value="open-sesame-open", by=workflow.owner)
+    step, chat = world.open_step(world.open_run(workflow)), world.open_client(workflow, kind="chat")
+    with world.client_of(step) as client:
+        for named in (step.token, chat.token, "open-sesame-open", "b3BlbnNlc2FtZW9wZW5zZXNhbWU", "0" * 32):
+            assert code_of(client.call("query_workflow_db", {"sql": "SELECT 1"}, session=named)) == "not_owner"
+            row = OwnershipDiagnostic.objects.order_by("-at")[0]
+            assert row.tool_session.startswith("unknown-")
+            assert named not in str(row)
+            assert named not in caplog.text
 
 
 def test_a_name_that_fits_two_live_sessions_is_ambiguous_and_never_guessed(workflow):
