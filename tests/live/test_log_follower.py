@@ -165,11 +165,13 @@ async def test_one_log_whose_attempt_vanishes_does_not_hold_up_the_others(cast: 
     page = await open_page(cast.viewer)
     await page.subscribe(log.topic)
     await page.until_caught_up(0)
+    log.lines(1)
+    assert texts([await page.next()]) == {0: "line 1"}  # it is followed from here on
     await in_thread(lambda: Attempt.objects.update(number=2))
     await page.subscribe(log.topic.removesuffix("1") + "2")
     await page.until_caught_up(0)
-    log.lines(1)
-    assert texts([await page.next()]) == {0: "line 1"}
+    log.lines(1, 2)
+    assert texts([await page.next()]) == {1: "line 2"}
 
 
 async def test_when_nobody_watches_no_log_is_held_open(cast: Cast, run: Run, open_page: Any) -> None:
