@@ -33,8 +33,11 @@ class Calls:
 
 @dataclass(frozen=True)
 class Ownership:
+    """The sessions of a run, the newest refusals of ownership, and how many there are in all."""
+
     sessions: list[ToolSession]
     rejections: list[OwnershipDiagnostic]
+    rejected: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def calls(run: Run) -> Calls:
 
 def ownership(run: Run) -> Ownership:
     """The sessions of the run, and every refusal of ownership in which it is on either side."""
-    return Ownership(list(sessions(run)), list(rejections(run)[:REJECTIONS_SHOWN]))
+    found = rejections(run)
+    newest = list(found[:REJECTIONS_SHOWN])
+    return Ownership(list(sessions(run)), newest, found.count() if len(newest) == REJECTIONS_SHOWN else len(newest))
 
 
 def tool_calls(run: Run) -> QuerySet[ToolCall]:

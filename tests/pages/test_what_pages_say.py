@@ -9,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Audit, User
+from apps.runs import evidence
 from apps.runs.models import Attempt, Run, Worker
 from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
 from apps.workflows import documents
@@ -65,6 +66,20 @@ def test_a_rejected_call_names_both_runs(demo: Demo, as_user: AsUser) -> None:
         assert "rejected: not owner" in text, address
         assert f"/runs/{demo.runs['running']}/" in text, address
         assert f"/runs/{demo.runs['busy']}/" in text, address
+
+
+def test_all_rejected_calls_of_a_run_are_counted_where_the_newest_are_shown(demo: Demo, as_user: AsUser) -> None:
+    run = demo.runs["running"]
+    row = OwnershipDiagnostic.objects.filter(caller_run_id=run)[0]
+    more = [OwnershipDiagnostic(**{**_facts(row), "id": uuid7()}) for _ in range(evidence.REJECTIONS_SHOWN)]
+    OwnershipDiagnostic.objects.bulk_create(more)
+    text = page(as_user, demo, f"/runs/{run}/")
+    assert f">{len(more) + 1} rejected<" in text
+    assert f"The newest {len(more)} of {len(more) + 1} rejected calls are here." in text
+
+
+def _facts(row: OwnershipDiagnostic) -> dict[str, object]:
+    return {field.attname: getattr(row, field.attname) for field in OwnershipDiagnostic._meta.concrete_fields}
 
 
 def test_the_dashboard_claims_no_more_of_calls_than_is_on_record(demo: Demo, as_user: AsUser) -> None:
