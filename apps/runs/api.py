@@ -17,12 +17,11 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from apps.accounts.access import Permission
 from apps.accounts.api_base import Caller, Page, Problem, check_range, one_of, paginate, require
-from apps.runs import access, actions, api_proof, reading
+from apps.runs import access, actions, api_proof, outputs, reading
 from apps.runs.actions import Choice, EntryPath
 from apps.runs.errors import RunRefused
 from apps.runs.models import Run, StartKey
 from apps.workflows import access as workflows
-from apps.workflows import places
 from apps.workflows.models import Workflow
 from engine.logs import LogReader
 
@@ -103,7 +102,7 @@ def list_runs(
     if workflow:
         rows = rows.filter(workflow__slug=workflow)
     if status:
-        rows = rows.filter(status=one_of("status", status, Run.Status.values))
+        rows = rows.filter(status=one_of("status", status, list(Run.Status)))
     found, following = paginate(rows, cursor=cursor, limit=limit)
     return {"items": [_row(run) for run in found], "next_cursor": following}
 
@@ -175,8 +174,7 @@ def get_log(
 ) -> LogPiece:
     run = _run(request, run_id)
     found = _attempt(run, step, attempt)
-    folder = places.places_of(run.workflow).attempt(str(run.pk), step, found.number)
-    with LogReader(folder) as reader:
+    with LogReader(outputs.of_attempt(found)) as reader:
         data, total = reader.bytes(offset, limit), reader.size()
     return LogPiece(
         offset=offset,

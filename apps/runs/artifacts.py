@@ -11,9 +11,8 @@ from typing import Any, BinaryIO
 
 from django.utils.safestring import SafeString
 
-from apps.runs import markdown
-from apps.runs.models import Attempt, Run
-from apps.workflows import places
+from apps.runs import markdown, outputs
+from apps.runs.models import Attempt
 from engine.json_values import indented
 from engine.sandbox.errors import Absent, FileRefused
 from engine.sandbox.files import Beneath
@@ -66,14 +65,14 @@ def listing(attempt: Attempt) -> list[Output]:
     return [_output(said) for said in attempt.outputs]
 
 
-def previews(run: Run, attempt: Attempt, outputs: list[Output]) -> list[Preview]:
+def previews(attempt: Attempt, listed: list[Output]) -> list[Preview]:
     """Those that are small enough to be read on the page, at most PREVIEWS."""
-    small = [one for one in outputs if one.form and not one.problem and one.size <= PREVIEW_BYTES]
-    shown = (_preview(run, attempt, output) for output in small[:PREVIEWS])
+    small = [one for one in listed if one.form and not one.problem and one.size <= PREVIEW_BYTES]
+    shown = (_preview(attempt, output) for output in small[:PREVIEWS])
     return [found for found in shown if found is not None]
 
 
-def opened(run: Run, attempt: Attempt, path: str) -> Download:
+def opened(attempt: Attempt, path: str) -> Download:
     """One output, opened to be sent.
 
     Raises FileRefused: not collected, with a problem, no plain file, a link, or too large to be sent.
@@ -81,7 +80,7 @@ def opened(run: Run, attempt: Attempt, path: str) -> Download:
     output = next((one for one in listing(attempt) if one.path == path), None)
     if output is None or output.problem:
         raise Absent(path, "it is no output of this attempt that may be sent.")
-    with Beneath(_out(run, attempt)) as folder:
+    with Beneath(outputs.of_attempt(attempt).out) as folder:
         return Download(folder.open(path, DOWNLOAD_BYTES))
 
 
@@ -91,20 +90,15 @@ def _output(said: dict[str, Any]) -> Output:
     return Output(path, said.get("bytes") or 0, said.get("sha256") or "", _form(path), problem)
 
 
-def _preview(run: Run, attempt: Attempt, output: Output) -> Preview | None:
+def _preview(attempt: Attempt, output: Output) -> Preview | None:
     try:
-        with Beneath(_out(run, attempt)) as folder:
+        with Beneath(outputs.of_attempt(attempt).out) as folder:
             text = folder.read(output.path, PREVIEW_BYTES).decode("utf-8", "replace")
     except FileRefused:
         return None
     if output.form == "json":
         return Preview(output, _indented(text), None)
     return Preview(output, text, markdown.harmless(text) if output.form == "markdown" else None)
-
-
-def _out(run: Run, attempt: Attempt) -> str:
-    of_run = places.places_of(run.workflow)
-    return str(of_run.attempt(str(run.pk), attempt.step_run.step_id, attempt.number).out)
 
 
 def _form(path: str) -> str:

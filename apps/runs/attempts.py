@@ -17,7 +17,7 @@ from django.utils import timezone
 from pydantic import JsonValue
 
 from apps import rows
-from apps.runs import leases, listening, moves, mutations, outputs, reuse, sockets, whereabouts
+from apps.runs import leases, listening, moves, mutations, outputs, sockets, whereabouts
 from apps.runs.errors import LeaseLost
 from apps.runs.events import News
 from apps.runs.inputs import Inputs
@@ -151,7 +151,7 @@ def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[At
         )
         opened = tools.open_session(
             kind=ToolSession.Kind.STEP,
-            name=f"step {step.id} of run {str(run.pk)[:8]}",
+            name=f"step {step.id} of run {str(run.pk)[-8:]}",
             workflow=run.workflow,
             acting_user=run.owner,
             tools=step.tools,
@@ -241,7 +241,7 @@ def _dependencies(work: Work, borrowed: Mapping[str, Attempt]) -> dict[str, Depe
             folder = outputs.of_step(producer)
         else:
             latest = borrowed.get(declared.path)
-            folder = reuse.folder_of(latest) if latest else None
+            folder = outputs.of_attempt(latest) if latest else None
         if folder is not None:
             found[declared.path] = Dependency(folder, declared.file)
     return found

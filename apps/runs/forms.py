@@ -63,7 +63,7 @@ class RunFilter:
     def apply(self, runs: RunQuerySet) -> RunQuerySet:
         if self.status in SETS:
             runs = runs.filter(status__in=SETS[self.status])
-        elif self.status in Run.Status.values:
+        elif self.status in list(Run.Status):
             runs = runs.filter(status=self.status)
         if "/" in self.workflow:
             team, slug = self.workflow.split("/", 1)

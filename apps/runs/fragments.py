@@ -64,7 +64,7 @@ def _ownership(page: RunPage, choice: Choice) -> dict[str, Any]:
 def _result(page: RunPage, choice: Choice) -> dict[str, Any]:
     line, shown = _chosen(page, choice)
     files = artifacts.listing(shown.attempt) if shown else []
-    previews = artifacts.previews(page.run, shown.attempt, files) if shown else []
+    previews = artifacts.previews(shown.attempt, files) if shown else []
     return {"line": line, "shown": shown, "files": files, "previews": previews}
 
 

@@ -12,6 +12,7 @@ from django.db import models
 from apps.accounts.models import Team, User
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
+from engine.states import TERMINAL, RunStatus, StepStatus
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):
@@ -89,27 +90,20 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """One execution of a plan for one group, started by one trigger."""
 
-    class Status(models.TextChoices):
-        QUEUED = "queued"
-        RUNNING = "running"
-        WAITING = "waiting"
-        NEEDS_ATTENTION = "needs_attention"
-        SUCCEEDED = "succeeded"
-        FAILED = "failed"
-        CANCELLED = "cancelled"
+    Status = RunStatus
 
     class Scope(models.TextChoices):
         RUN = "run"
         STEP = "step"
 
-    TERMINAL = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
+    TERMINAL = TERMINAL
     NO_SLOT = "slot"  # the reason_code of a queued run that waits for a slot of its workflow
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="runs")
     workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="runs")
     scope = models.CharField(max_length=4, choices=Scope.choices, default=Scope.RUN)
-    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
+    status = models.CharField(max_length=16, default=RunStatus.QUEUED)
     reason = models.TextField(blank=True, help_text="Why it is not running, or why it ended as it did.")
     reason_code = models.CharField(max_length=32, blank=True)
     entry_path = models.CharField(max_length=10)
@@ -200,15 +194,7 @@ class StartKey(models.Model):
 class StepRun(models.Model):
     """One step inside one run."""
 
-    class Status(models.TextChoices):
-        PENDING = "pending"
-        RUNNING = "running"
-        WAITING = "waiting"
-        SKIPPED = "skipped"
-        SUCCEEDED = "succeeded"
-        FAILED = "failed"
-        CANCELLED = "cancelled"
-        NEEDS_ATTENTION = "needs_attention"
+    Status = StepStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
@@ -216,7 +202,7 @@ class StepRun(models.Model):
     kind = models.CharField(max_length=20)
     title = models.CharField(max_length=200)
     position = models.PositiveIntegerField()
-    status = models.CharField(max_length=16, choices=Status.choices, default=Status.PENDING)
+    status = models.CharField(max_length=16, default=StepStatus.PENDING)
     reason = models.TextField(blank=True)
     decision = models.JSONField(null=True, help_text="Of a branch: the route, and where the decision came from.")
     reused_from = models.UUIDField(null=True, help_text="The attempt of the earlier run whose outputs were copied in.")

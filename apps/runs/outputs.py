@@ -1,4 +1,4 @@
-"""Where the outputs of a step lie: of its latest succeeded attempt, or copied in from an earlier run."""
+"""Where the files of an attempt lie, and the outputs of a step: of its latest success, or copied in from a run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ LOOKED_AT = 200  # how many of the newest runs are looked at for a step's latest
 COPIED_IN = 0  # the number of the attempt folder that holds what a rerun took over
 
 
+def folder(step: StepRun, number: int) -> AttemptPlaces:
+    return places.places_of(step.run.workflow).attempt(str(step.run_id), step.step_id, number)
+
+
+def of_attempt(attempt: Attempt) -> AttemptPlaces:
+    """Log and outputs of an attempt of any run."""
+    return folder(attempt.step_run, attempt.number)
+
+
 def of_step(step: StepRun) -> AttemptPlaces | None:
     """None when the step has no outputs to offer: it did not succeed, or a person marked it so."""
     if step.status != StepStatus.SUCCEEDED:
         return None
-    whole = places.places_of(step.run.workflow)
-    if step.reused_from:
-        return whole.attempt(str(step.run_id), step.step_id, COPIED_IN)
-    number = latest_success(step)
-    return whole.attempt(str(step.run_id), step.step_id, number) if number else None
+    number = COPIED_IN if step.reused_from else latest_success(step)
+    return None if number is None else folder(step, number)
 
 
 def latest_success(step: StepRun) -> int | None:

@@ -129,7 +129,10 @@ def event_json(event: RunEvent) -> dict[str, Any]:
 def attempt_of(run: Run, step_id: str, number: int = 0) -> Attempt | None:
     """The attempt of that number, or the latest; None when there is none."""
     rows = Attempt.objects.select_related("step_run").filter(step_run__run=run, step_run__step_id=step_id)
-    return (rows.filter(number=number) if number else rows.order_by("-number")).first()
+    found = (rows.filter(number=number) if number else rows.order_by("-number")).first()
+    if found is not None:
+        found.step_run.run = run  # one object, however it is reached
+    return found
 
 
 def slot_holders(workflow: Workflow) -> list[Holder]:

@@ -10,7 +10,6 @@ from apps.runs import outputs
 from apps.runs.errors import RunRefused
 from apps.runs.models import Attempt, Run, StepRun
 from apps.workflows import places
-from engine.places import AttemptPlaces
 from engine.sandbox import files
 from engine.sandbox.errors import FileRefused
 from engine.states import StepStatus
@@ -44,22 +43,13 @@ def source_of(step: StepRun) -> Attempt | None:
     return step.attempts.filter(number=number).first() if number else None
 
 
-def folder_of(attempt: Attempt) -> AttemptPlaces:
-    """Where the outputs of an attempt of any run lie."""
-    run = attempt.step_run.run
-    whole = places.places_of(run.workflow)
-    return whole.attempt(str(run.pk), attempt.step_run.step_id, attempt.number)
-
-
 def _attempt(step: StepRun) -> Attempt | None:
     rows = Attempt.objects.select_related("step_run__run__workflow")
     return rows.filter(pk=step.reused_from).first() if step.reused_from else None
 
 
 def _copy(step: StepRun, source: Attempt) -> list[dict[str, object]]:
-    origin = folder_of(source)
-    whole = places.places_of(step.run.workflow)
-    target = whole.attempt(str(step.run_id), step.step_id, outputs.COPIED_IN)
+    origin, target = outputs.of_attempt(source), outputs.folder(step, outputs.COPIED_IN)
     places.make_way(target.root)
     places.make_shared(target.out)
     copied: list[dict[str, object]] = []

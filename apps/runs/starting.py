@@ -177,7 +177,7 @@ def _make(start: Start, admitted: Admitted) -> Run:
 def _session_of(run: Run, admitted: Admitted) -> RunSession:
     workflow = admitted.definition.workflow
     names, db_access = session_facts(_wanted(admitted.definition, run.only_step))
-    return RunSession(run.pk, f"run {workflow.slug} {str(run.pk)[:8]}", workflow, workflow.owner, names, db_access)
+    return RunSession(run.pk, f"run {workflow.slug} {str(run.pk)[-8:]}", workflow, workflow.owner, names, db_access)
 
 
 def _told(run: Run) -> dict[str, object]:

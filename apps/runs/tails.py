@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from apps.runs import outputs
 from apps.runs.models import Attempt, Run
-from apps.workflows import places
 from engine.logs import LogReader
 
 LINES = 10
@@ -27,16 +27,15 @@ def of_run(run: Run) -> Tail | None:
     """Of the attempt that was started last; None when no attempt wrote anything."""
     attempt = (
         Attempt.objects.filter(step_run__run=run, started_at__isnull=False)
-        .select_related("step_run")
+        .select_related("step_run__run__workflow")
         .order_by("-started_at")
         .first()
     )
     if attempt is None:
         return None
-    step_id = attempt.step_run.step_id
-    with LogReader(places.places_of(run.workflow).attempt(str(run.pk), step_id, attempt.number)) as reader:
+    with LogReader(outputs.of_attempt(attempt)) as reader:
         shown = tuple(plain(line.text) for line in reader.last(LINES, longest=LONGEST))
-        return Tail(step_id, shown, max(reader.count() - len(shown), 0)) if shown else None
+        return Tail(attempt.step_run.step_id, shown, max(reader.count() - len(shown), 0)) if shown else None
 
 
 def plain(text: str) -> str:

@@ -126,7 +126,7 @@ def artifact(request: MemberRequest, run_id: uuid.UUID, step_id: str, number: in
     if run.artifacts_expired:
         return render(request, "410.html", status=410)
     try:
-        download = artifacts.opened(run, attempt, path)
+        download = artifacts.opened(attempt, path)
     except FileRefused as refused:
         raise Http404("No such file.") from refused
     response = StreamingHttpResponse(download, content_type="application/octet-stream")
@@ -160,7 +160,10 @@ def _choice(request: MemberRequest) -> Choice:
 
 def _attempt(run: Run, step_id: str, number: int) -> Attempt:
     return get_object_or_404(
-        Attempt.objects.select_related("step_run"), step_run__run=run, step_run__step_id=step_id, number=number
+        Attempt.objects.select_related("step_run__run__workflow"),
+        step_run__run=run,
+        step_run__step_id=step_id,
+        number=number,
     )
 
 

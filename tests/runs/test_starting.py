@@ -65,6 +65,13 @@ def test_it_writes_run_input_steps_session_and_first_event_at_once(rich: Workflo
     assert Run.objects.get(pk=run.pk).enqueued_at is not None
 
 
+def test_sessions_of_runs_that_start_together_have_names_of_their_own(rich: Workflow) -> None:
+    runs = [start(rich, **GIVEN) for _ in range(3)]
+    names = {run.pk: ToolSession.objects.get(pk=run.session_id).name for run in runs}
+    assert len(set(names.values())) == 3
+    assert all(name.endswith(str(pk)[-8:]) for pk, name in names.items())  # as pages show it
+
+
 def test_what_the_caller_gave_is_kept_encrypted_and_reads_back(rich: Workflow) -> None:
     run = start(rich, parameters={"first": {"market": "DE", "limit": 7}})
     stored = bytes(RunInput.objects.get(run=run).ciphertext)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.runs import outputs
 from apps.runs.live.topics import LogTopic, TopicRefused
 from apps.runs.models import Attempt
-from apps.workflows.places import places_of
 from engine.places import AttemptPlaces
 
 
 def places(topic: LogTopic) -> AttemptPlaces:
-    attempt = _attempt(topic)
-    workflow = attempt.step_run.run.workflow
-    return places_of(workflow).attempt(str(topic.run_id), topic.step_id, topic.attempt)
+    return outputs.of_attempt(_attempt(topic))
 
 
 def seal(topic: LogTopic) -> dict[str, Any] | None:

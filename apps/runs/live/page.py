@@ -7,10 +7,10 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
+from apps.runs import outputs
 from apps.runs.live import frames
 from apps.runs.live.topics import LogTopic
 from apps.runs.models import Attempt
-from apps.workflows.places import places_of
 from engine.logs import LogReader
 
 TAIL = 200  # lines shown where there is no script
@@ -44,8 +44,7 @@ class LogPage:
 def of_attempt(attempt: Attempt) -> LogPage:
     """Needs `attempt.step_run.run.workflow` loaded."""
     step = attempt.step_run
-    places = places_of(step.run.workflow).attempt(str(step.run_id), step.step_id, attempt.number)
-    with LogReader(places) as reader:
+    with LogReader(outputs.of_attempt(attempt)) as reader:
         count, gap = reader.count(), reader.gap()
         tail = [plain(str(frames.line_json(line)[3])) for line in reader.last(TAIL, longest=4 * frames.TEXT_SHOWN)]
     return LogPage(

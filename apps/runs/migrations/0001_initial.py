@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=engine.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('scope', models.CharField(choices=[('run', 'Run'), ('step', 'Step')], default='run', max_length=4)),
-                ('status', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('waiting', 'Waiting'), ('needs_attention', 'Needs Attention'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued', max_length=16)),
+                ('status', models.CharField(default='queued', max_length=16)),
                 ('reason', models.TextField(blank=True, help_text='Why it is not running, or why it ended as it did.')),
                 ('reason_code', models.CharField(blank=True, max_length=32)),
                 ('entry_path', models.CharField(max_length=10)),
@@ -95,7 +95,7 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(max_length=20)),
                 ('title', models.CharField(max_length=200)),
                 ('position', models.PositiveIntegerField()),
-                ('status', models.CharField(choices=[('pending', 'Pending'), ('running', 'Running'), ('waiting', 'Waiting'), ('skipped', 'Skipped'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled'), ('needs_attention', 'Needs Attention')], default='pending', max_length=16)),
+                ('status', models.CharField(default='pending', max_length=16)),
                 ('reason', models.TextField(blank=True)),
                 ('decision', models.JSONField(help_text='Of a branch: the route, and where the decision came from.', null=True)),
                 ('reused_from', models.UUIDField(help_text='The attempt of the earlier run whose outputs were copied in.', null=True)),
