@@ -105,6 +105,12 @@ def test_a_file_that_holds_a_secret_is_flagged(stage: Stage) -> None:
     }
 
 
+def test_a_name_that_is_no_text_is_listed_as_one_and_holds_no_secret(stage: Stage) -> None:
+    code = OUT + "open(os.fsencode(out) + b'/\\xffodd.md', 'w').close()\n"
+    ran = stage.run(code, step={"secrets": ["KEY"]}, secrets={"KEY": "correct horse"}, allowed_secrets={"KEY"})
+    assert [(output.path, output.contains_secret) for output in ran.ending.outputs] == [("\ufffdodd.md", False)]
+
+
 def test_a_secret_in_the_name_of_a_file_is_masked(stage: Stage) -> None:
     code = "import os, pulse\npulse.write_json(os.environ['SECRET_KEY'] + '.json', 1)\n"
     ran = stage.run(

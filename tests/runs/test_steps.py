@@ -268,6 +268,14 @@ with multiprocessing.Pool(2) as pool:
 """
 
 
+@pytest.mark.databases
+def test_names_of_outputs_that_no_database_keeps_hold_no_run_up(cast: Cast) -> None:
+    code = "import os\nopen(os.environb[b'STEP_OUTPUT_DIR'] + b'/\\xff\\xed\\xa0\\x80.json', 'w').write('{}')"
+    run = carried(start(make(cast, [factories.step("one")], {"code/one/main.py": code})))
+    assert run.status == "succeeded"
+    assert [one["path"] for one in Attempt.objects.get(step_run__run=run).outputs] == ["\ufffd" * 4 + ".json"]
+
+
 def test_a_script_may_use_a_pool_of_processes(cast: Cast) -> None:
     workflow = make(cast, [factories.step("one")], {"code/one/main.py": POOL})
     run = carried(start(workflow))

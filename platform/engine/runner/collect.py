@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -80,9 +81,10 @@ def problem_of(report: ValidationReport) -> str:
 
 
 def _masked(contract: Contract, output: Output) -> Output:
-    """A secret may stand in the name of a file as well."""
-    path = contract.masker.text(output.path)
-    return output if path == output.path else replace(output, path=path, contains_secret=True)
+    """A secret may stand in the name of a file as well, and bytes that are no text, which no database keeps."""
+    name, masker = os.fsencode(output.path), contract.masker
+    path = masker.mask(name).decode("utf-8", "replace")
+    return replace(output, path=path, contains_secret=output.contains_secret or masker.finds(name))
 
 
 def _declared(folder: Beneath, name: str, contract: Contract) -> Check:
