@@ -127,13 +127,13 @@ async def test_who_leaves_the_team_gets_nothing_more_of_it(cast: Cast, run: Run,
     refused = [await page.until(lambda message: message["type"] == "refused") for _ in range(2)]
     assert {seen[-1]["topic"] for seen in refused} == {f"run:{run.pk}", f"team:{cast.team.slug}"}
     await commit(run)
-    assert {(await page.next())["type"] for _ in range(5)} == {"ping"}
+    assert {(await page.next(pings=True))["type"] for _ in range(5)} == {"ping"}
 
 
 @pytest.mark.usefixtures("quick")
 async def test_a_page_that_stays_is_pinged(cast: Cast, open_page: Any) -> None:
     page = await open_page(cast.viewer)
-    assert [(await page.next())["type"] for _ in range(3)] == ["ping"] * 3
+    assert [(await page.next(pings=True))["type"] for _ in range(3)] == ["ping"] * 3
 
 
 @pytest.mark.usefixtures("quick")
