@@ -16,6 +16,8 @@ from engine.places import DataPlaces, WorkflowPlaces
 from engine.sandbox import host
 
 SHARED = 0o770
+FIXED = 0o750
+"""Of the folder of the code: steps write in its entries, and make, replace and remove none."""
 PASSABLE = 0o711
 CLOSED = 0o700
 
@@ -32,7 +34,8 @@ def make_folders(workflow: Workflow) -> WorkflowPlaces:
     """The workflow's folders, each made when it is not there. Safe to repeat."""
     places = places_of(workflow)
     make_way(places.root)
-    for folder in (places.code, places.learnings, places.knowledgebase, places.assets):
+    make_shared(places.code, FIXED)
+    for folder in (places.learnings, places.knowledgebase, places.assets):
         make_shared(folder)
     for folder in (places.root / "deliveries", places.root / "runs"):
         make(folder, PASSABLE)
@@ -49,10 +52,10 @@ def make_way(folder: Path) -> None:
             make(part, PASSABLE)
 
 
-def make_shared(folder: Path) -> None:
-    """A folder that the platform and steps both write: group of the runner, no set-gid."""
-    make(folder, SHARED)
-    give_to_runner(folder, SHARED)
+def make_shared(folder: Path, mode: int = SHARED) -> None:
+    """A folder that the platform and steps both use: group of the runner, no set-gid."""
+    make(folder, mode)
+    give_to_runner(folder, mode)
 
 
 def make(folder: Path, mode: int) -> None:

@@ -30,7 +30,8 @@ def share(staging: Path) -> None:
         if not top.is_dir():
             continue
         for here, _, files in os.walk(top):
-            places.give_to_runner(Path(here), places.SHARED)
+            fixed = folder == "code" and here == str(top)
+            places.give_to_runner(Path(here), places.FIXED if fixed else places.SHARED)
             for name in files:
                 path = Path(here) / name
                 places.give_to_runner(path, 0o770 if path.stat().st_mode & 0o100 else 0o660)
@@ -79,7 +80,7 @@ class Swap:
         if new.exists():
             self._move(new, target)
         elif name == "code":
-            places.make_shared(target)
+            places.make_shared(target, places.FIXED)
             self._undo.append(lambda: shutil.rmtree(target))
 
     def _add_missing(self, name: str, *, replace: bool = False) -> None:

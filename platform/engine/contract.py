@@ -187,7 +187,7 @@ def diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
 
 def _tree(ask: Ask) -> digests.Tree:
     try:
-        return digests.code_tree(ask.workflow.code, ask.stopped)
+        tree = digests.code_tree(ask.workflow.code, ask.stopped)
     except digests.Stopped:
         detail = "It was cancelled while its code was read. Nothing was started."
         raise ContractRefused(Outcome.CANCELLED, "cancelled", detail) from None
@@ -195,6 +195,10 @@ def _tree(ask: Ask) -> digests.Tree:
         raise _rejected(
             "code_unreadable", f"The workflow's code cannot be read: {refused} Nothing was started."
         ) from None
+    if linked := tree.linked(ask.locked_steps):
+        detail = f"code/{linked} is a locked step's and has a second name (a hard link), by which steps may write it."
+        raise _rejected("locked_code_linked", f"{detail} Nothing was started. Import the code anew.")
+    return tree
 
 
 def _admit(ask: Ask) -> None:

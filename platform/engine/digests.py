@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,13 @@ class Tree:
     caches: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     entries: tuple[Entry, ...] = field(default=(), repr=False, compare=False)
+
+    def linked(self, folders: Collection[str]) -> str | None:
+        """A file in one of these top-level folders that has another name as well; None when there is none."""
+        if not folders:
+            return None
+        files = (entry for entry in self.entries if entry.kind is Kind.FILE and entry.links > 1)
+        return next((file.relative for file in files if file.relative.partition("/")[0] in folders), None)
 
 
 class Stopped(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from typing import Any
 
@@ -216,6 +217,16 @@ def test_an_attempt_that_is_cancelled_while_its_code_is_read_does_not_start(stag
     with pytest.raises(ContractRefused) as refused:
         stage.resolve(stopped=lambda: True)
     assert (refused.value.outcome, refused.value.reason) == ("cancelled", "cancelled")
+
+
+def test_no_step_starts_while_a_file_of_a_locked_one_has_a_second_name(stage: Stage) -> None:
+    stage.write({"work/main.py": "print(1)\n", "kept/data.json": "{}", "free/data.json": "{}"})
+    os.link(stage.workflow.code / "kept" / "data.json", stage.workflow.code / "work" / "way_in.json")
+    assert stage.resolve(locked_steps=frozenset({"free"}))
+    with pytest.raises(ContractRefused) as refused:
+        stage.resolve(locked_steps=frozenset({"kept"}))
+    assert (refused.value.outcome, refused.value.reason) == ("harness_rejected", "locked_code_linked")
+    assert "code/kept/data.json" in refused.value.detail
 
 
 def test_code_that_cannot_be_listed_is_refused(stage: Stage) -> None:

@@ -163,4 +163,5 @@ def set_up(root: Path) -> Stage:
     stage = Stage(data, workflow, tools)
     for folder in (root / "workspaces" / "team", workflow.root, workflow.code):
         stage.make(folder)
+    workflow.code.chmod(0o750)
     return stage

@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import select
+import stat
 import subprocess
 import sys
 import threading
@@ -281,9 +282,9 @@ def test_the_platform_keeps_its_own_ids_and_cannot_be_traced_by_the_runner(share
 
 def test_the_admitted_folder_is_mounted_though_its_name_was_given_to_another(bench: Bench) -> None:
     built = policy.build(bench.declared(), bench.host())
-    gate = bench.workflow.code / "gate"
-    gate.rename(gate.with_name("moved"))
-    gate.symlink_to("/etc")
+    code = bench.workflow.code
+    code.rename(code.with_name("moved"))
+    (code / "gate").mkdir(parents=True)
     argv = [str(bench.tools.interpreter.path), "-c", "import os; print(os.listdir('/pulse/code/gate'))"]
     sandbox = launch.start(built, argv=argv, env=ENV, cwd="/pulse/code/gate")
     ended = finish(sandbox)
@@ -298,6 +299,31 @@ def test_a_folder_that_appears_later_is_not_granted_to_an_attempt_that_runs(benc
     (bench.workflow.learnings / "_global").mkdir(parents=True)
     assert finish(sandbox).stdout.strip().endswith("False")
     sandbox.close()
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o770])
+def test_no_entry_of_the_code_can_be_made_replaced_or_taken_away(bench: Bench, mode: int) -> None:
+    """By the folder's own mode where the code is one mount, by the mounts of its entries where it is not."""
+    os.chown(bench.workflow.code, -1, bench.runner.gid)
+    bench.workflow.code.chmod(mode)
+    (bench.workflow.code / "helper.py").write_text("")
+    script = """
+import os
+os.chdir("/pulse/code")
+tries = [(os.mkdir, "new"), (os.rename, "review", "away"), (os.rename, "gate/main.py", "helper.py"),
+    (os.unlink, "helper.py"), (os.rmdir, "shared"), (os.chmod, ".", 0o777), (os.link, "gate/main.py", "linked"),
+    (os.symlink, "/etc", "link"), (os.mkfifo, "pipe"), (os.open, ".", os.O_TMPFILE | os.O_RDWR)]
+for what, *given in tries:
+    try:
+        what(*given)
+        print(what.__name__, given)
+    except OSError:
+        pass
+"""
+    before = sorted(path.stat().st_ino for path in bench.workflow.code.iterdir())
+    assert bench.run(script).stdout == ""
+    assert sorted(path.stat().st_ino for path in bench.workflow.code.iterdir()) == before
+    assert stat.S_IMODE(bench.workflow.code.stat().st_mode) == mode
 
 
 def test_code_of_a_locked_step_is_closed_and_that_of_another_is_open(bench: Bench) -> None:

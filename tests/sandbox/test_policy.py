@@ -40,13 +40,35 @@ def listening(bench: Bench) -> Iterator[Path]:
         yield path
 
 
-def test_each_entry_of_code_is_bound_by_itself_to_be_written(bench: Bench) -> None:
-    mounts = mounts_of(build(bench.declared(), bench.host()))
-    assert {dest: mount.write for dest, mount in mounts.items() if mount.store == "code"} == {
-        "/pulse/code/gate": True,
-        "/pulse/code/review": True,
-        "/pulse/code/shared": True,
-    }
+def code_of(built: Policy) -> dict[str, bool]:
+    """Which mounts there are of the code, and whether each may be written."""
+    return {dest: mount.write for dest, mount in mounts_of(built).items() if mount.store == "code"}
+
+
+EACH = {"/pulse/code/gate": True, "/pulse/code/review": True, "/pulse/code/shared": True}
+
+
+def test_the_code_is_one_mount_where_its_folder_is_closed_to_steps(bench: Bench) -> None:
+    built = build(bench.declared(), bench.host())
+    assert code_of(built) == {"/pulse/code": True}
+    assert built.code_access == dict.fromkeys(("gate", "review", "shared"), "read-write")
+
+
+@pytest.mark.parametrize(("owner", "mode"), [("platform", 0o770), ("runner", 0o550)])
+def test_each_entry_of_code_is_a_mount_where_steps_could_change_its_folder(bench: Bench, owner: str, mode: int) -> None:
+    os.chown(bench.workflow.code, bench.runner.uid if owner == "runner" else -1, bench.runner.gid)
+    bench.workflow.code.chmod(mode)
+    assert code_of(build(bench.declared(), bench.host())) == EACH
+
+
+def test_each_entry_of_code_is_a_mount_where_one_is_locked(bench: Bench) -> None:
+    built = build(bench.declared(), bench.host(locked_steps=frozenset({"review"})))
+    assert code_of(built) == EACH | {"/pulse/code/review": False}
+
+
+def test_an_entry_of_code_that_will_not_do_is_refused_though_the_code_is_one_mount(bench: Bench) -> None:
+    (bench.workflow.code / "shared").chmod(0o777)
+    assert refusal(bench.declared(), bench.host()) is Reason.GRANT_UNREADABLE
 
 
 def test_the_folder_of_a_locked_step_is_bound_to_be_read_for_every_step(bench: Bench) -> None:
@@ -258,9 +280,9 @@ def test_the_record_can_be_stored_and_names_no_value(bench: Bench, listening: Pa
     assert record["seccomp"]["profile"] == "pulse-2"
     assert record["runner"] == {"uid": bench.runner.uid, "gid": bench.runner.gid, "dropped": True}
     by_dest = {mount["dest"]: mount for mount in record["mounts"]}
-    status = (bench.workflow.code / "gate").stat()
-    assert by_dest["/pulse/code/gate"]["inode"] == f"{status.st_dev}:{status.st_ino}"
-    assert by_dest["/pulse/code/gate"]["source"] == "code/gate"
+    status = bench.workflow.code.stat()
+    assert by_dest["/pulse/code"]["inode"] == f"{status.st_dev}:{status.st_ino}"
+    assert by_dest["/pulse/code"]["source"] == "code"
 
 
 def test_what_is_declared_is_the_same_for_each_attempt_and_changes_with_a_lock(bench: Bench) -> None:

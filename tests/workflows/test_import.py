@@ -100,7 +100,7 @@ def test_files_and_folders_are_for_the_steps_group_and_nobody_else():
         found = path.stat()
         return stat.S_IMODE(found.st_mode), found.st_gid if gid is not None else None
 
-    assert facts(where.code) == (0o770, gid)
+    assert facts(where.code) == (0o750, gid)
     assert facts(where.code / "hello") == (0o770, gid)
     assert facts(where.code / "hello" / "main.py") == (0o660, gid)
     assert facts(where.learnings) == (0o770, gid)

@@ -15,6 +15,7 @@ from engine.sandbox import tree
 from engine.sandbox.files import Entry
 from engine.sandbox.grants import Mount
 from engine.sandbox.limits import MEGABYTE, Limits
+from engine.sandbox.policy import CODE
 
 FIRST_LOOK = 500
 """Entries of a store that are noted before the first second is over: the interpreter takes longer to start."""
@@ -102,7 +103,7 @@ class Disk:
         handle = os.dup(mount.fd)
         self._held.append(handle)
         if mount.store == "code":
-            self._code.add(mount.dest.rpartition("/")[2])
+            self._code.add(mount.dest)
         else:
             self._stores.append(handle)
 
@@ -118,9 +119,10 @@ class Disk:
     def _before(self) -> dict[int, int]:
         """The blocks of what was there at the start and may be written, by inode."""
         found = dict(self._noted)
+        whole = CODE in self._code
         for entry in self._known:
             top, _, rest = entry.relative.partition("/")
-            if top in self._code and (rest or entry.kind is tree.Kind.FILE):
+            if whole or (f"{CODE}/{top}" in self._code and (rest or entry.kind is tree.Kind.FILE)):
                 found[entry.inode] = entry.blocks
         return found
 

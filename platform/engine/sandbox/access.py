@@ -37,6 +37,10 @@ class Runner:
             mode >>= 3
         return mode & wanted == wanted
 
+    def is_kept_from(self, status: os.stat_result) -> bool:
+        """Whether it can neither write there nor give itself the right to."""
+        return self.dropped and status.st_uid != self.uid and not self.may(status, WRITE)
+
     def barred_from(self, path: Path) -> Path | None:
         """The first folder on the way to `path` that the runner cannot enter; None when the way is open."""
         parts = os.path.realpath(path).split("/")[1:-1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -203,7 +203,8 @@ def build(declared: Declared, host: Host) -> Policy:
         with grants.Roots(host.data_root, host.tools.runner) as roots:
             for wish in (*_granted(declared, host, access_to_code), *_given(host)):
                 mounts += [roots.resolve(wish, create=host.create_missing)]
-        check_mounts(mounts, host)
+            check_mounts(mounts, host)
+            mounts = _code_as_one(mounts, roots, host)
     except BaseException:
         for mount in mounts:
             mount.close()
@@ -220,6 +221,24 @@ def check_mounts(mounts: list[grants.Mount], host: Host) -> None:
     homes = (home,) if home.is_absolute() else ()
     kept = (host.data_root, host.workflow.root, host.runtime, host.tools.bwrap.path, *homes)
     grants.refuse_forbidden(mounts, closed, kept)
+
+
+def _code_as_one(mounts: list[grants.Mount], roots: grants.Roots, host: Host) -> list[grants.Mount]:
+    """The code's entries, each found and checked by itself, as one mount where that grants nothing more.
+
+    That is where all of them may be written, and the folder around them belongs to the platform and is closed to the
+    runner: its owner and mode then keep steps from adding, replacing and removing entries.
+    """
+    entries = [mount for mount in mounts if mount.store == Store.CODE]
+    if not entries or not all(mount.write for mount in entries):
+        return mounts
+    whole = roots.resolve(grants.Wish(Store.CODE, host.workflow.root, "code", CODE))
+    if not host.tools.runner.is_kept_from(os.fstat(whole.fd)):
+        whole.close()
+        return mounts
+    for mount in entries:
+        mount.close()
+    return [replace(whole, write=True), *(mount for mount in mounts if mount.store != Store.CODE)]
 
 
 def _admit(declared: Declared, host: Host) -> None:
