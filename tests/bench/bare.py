@@ -54,24 +54,17 @@ class Bare:
 
 
 @contextmanager
-def bare(code: str = HELLO, *, binds: int = 0) -> Iterator[Bare]:
-    """`binds`: that many further folders, each mounted by itself, as the policy mounts each entry of a code tree."""
+def bare(code: str = HELLO) -> Iterator[Bare]:
     folder = Path(tempfile.mkdtemp(prefix="pulse-bare-"))
     folder.chmod(0o755)
     (folder / "main.py").write_text(code)
     try:
-        yield Bare(_command(folder, [_made(folder / f"bound-{number}") for number in range(binds)]))
+        yield Bare(_command(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    folder.chmod(0o755)
-    return folder
-
-
-def _command(folder: Path, bound: list[Path]) -> list[str]:
+def _command(folder: Path) -> list[str]:
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SystemExit(
@@ -93,12 +86,10 @@ def _command(folder: Path, bound: list[Path]) -> list[str]:
     ]
     mounts = ["--ro-bind", "/usr", "/usr", *links, "--proc", "/proc", "--dev", "/dev"]
     memory = ["--size", "67108864", "--tmpfs", "/dev/shm", "--size", "268435456", "--tmpfs", "/tmp"]
-    binds = [part for place in bound for part in ("--bind", str(place), f"/bound/{place.name}")]
     code = [
         "--bind",
         str(folder),
         "/code",
-        *binds,
         "--remount-ro",
         "/proc",
         "--remount-ro",
