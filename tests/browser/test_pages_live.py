@@ -44,10 +44,13 @@ def test_without_a_socket_the_page_asks_by_itself(served: Served, context: Brows
     page = start(context, served)
     other = context.new_page()
     other.route("**/live.js", lambda route: route.abort())
+    other.clock.install()
     other.goto(page.url)
     expect(other.get_by_text("refreshing")).to_be_visible()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#run-head .chip")).to_contain_text("cancelled", timeout=15_000)
+    other.clock.fast_forward(6_000)  # it asks every 5 s
     expect(other.locator("#run-head .chip")).to_contain_text("cancelled", timeout=15_000)
 
 
