@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
@@ -17,14 +18,17 @@ from functools import cache
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.module_loading import import_string
 
 from apps.runs.models import Run
+from apps.tools import driver
 
 TASKS = {"advance_run": "apps.runs.tasks.advance_run"}
+LOOK_EVERY_S = {"sqlite": 0.005, "postgresql": 0.02}
+"""How often the queue in the database is looked at; with PostgreSQL each look is a message to another process."""
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +98,30 @@ def run_cluster(in_each_child: Callable[[], None]) -> None:
 
     harden()
     os.register_at_fork(after_in_child=in_each_child)
-    cluster = Cluster()
+    broker: Any = None if settings.REDIS_URL else database_broker()
+    cluster = Cluster(broker)
     cluster.start()
     while cluster.sentinel is not None and cluster.sentinel.is_alive():
         cluster.sentinel.join(1)
+
+
+def database_broker() -> Any:
+    """The broker of the database, which asks in a few microseconds whether there is a message before it fetches any."""
+    from django_q.brokers.orm import ORM
+    from django_q.conf import Conf
+    from django_q.models import OrmQ
+
+    there = f"SELECT 1 FROM {OrmQ._meta.db_table} WHERE key = %s AND lock < %s LIMIT 1"  # noqa: S608, SLF001
+
+    class Looking(ORM):
+        def dequeue(self) -> Any:
+            self.get_connection()  # a connection that broke is made anew
+            if driver.one(there, [self.list_key, timezone.now()]):
+                return super().dequeue()  # type: ignore[no-untyped-call]
+            time.sleep(LOOK_EVERY_S[connection.vendor])
+            return None
+
+    return Looking(list_key=str(Conf.CLUSTER_NAME))
 
 
 def harden() -> None:

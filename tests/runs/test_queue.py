@@ -55,6 +55,16 @@ def test_a_started_run_has_one_message_that_holds_its_id_as_text(workflow: Workf
     assert run.group not in OrmQ.objects.get().payload
 
 
+def test_the_broker_of_the_database_takes_each_message_once(workflow: Workflow) -> None:
+    broker = queue.database_broker()
+    assert broker.dequeue() is None
+    run = start(workflow)
+    ((_, payload),) = broker.dequeue()
+    assert SignedPackage.loads(payload)["args"] == (str(run.pk),)
+    assert broker.dequeue() is None
+    assert OrmQ.objects.count() == 1  # until it is acknowledged
+
+
 def test_a_pickle_with_the_right_signature_is_refused_and_not_unpickled(tmp_path: Path) -> None:
     marker = tmp_path / "unpickled"
     with pytest.raises(BadSignature):
