@@ -59,12 +59,10 @@ def record_all(run: Run | uuid.UUID, news: Sequence[News], *, fence: int | None 
 
 
 def record_first(news: Sequence[tuple[Run, News]]) -> None:
-    """Writes the first event of each of these runs, in the transaction that made them: nobody else can see them yet."""
+    """Writes the first event of each of these runs, in the transaction that made them with `last_seq` 1."""
     at = timezone.now()
     rows.insert([_row(run.pk, run.team_id, 1, at, one) for run, one in news])
-    Run.objects.filter(pk__in=[run.pk for run, _ in news]).update(last_seq=1)
     for run, one in news:
-        run.last_seq = 1
         _notify(run.team_id, run.pk, 1, [one])
 
 

@@ -23,6 +23,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.module_loading import import_string
 
+from apps import rows
 from apps.runs.models import Run
 from apps.tools import driver
 
@@ -51,18 +52,20 @@ def enqueue(run_id: uuid.UUID) -> None:
 
 
 def enqueue_new(runs: Sequence[Run]) -> None:
-    """As `enqueue`, for runs that this transaction has just made: two statements for a queue in a database."""
+    """As `enqueue`, for runs that this transaction makes: one statement for a queue in the database.
+
+    That queue takes them before their rows are written, which say so then (`enqueued_at`).
+    """
     if settings.REDIS_URL:
         for run in runs:
             enqueue(run.pk)
         return
     from django_q.models import OrmQ
 
-    now = timezone.now()
-    with transaction.atomic():
-        key = _broker().list_key
-        OrmQ.objects.bulk_create(OrmQ(key=key, payload=_message(run.pk), lock=now) for run in runs)
-        Run.objects.filter(pk__in=[run.pk for run in runs]).update(enqueued_at=now)
+    now, key = timezone.now(), _broker().list_key
+    for run in runs:
+        run.enqueued_at = now
+    rows.insert([OrmQ(key=key, payload=_message(run.pk), lock=now) for run in runs])
 
 
 def depth() -> int:
@@ -85,8 +88,7 @@ def round_trip() -> str:
 
 def give_back(run_id: uuid.UUID) -> None:
     """The run's message was used up by a process that takes nothing any more: the sweeper is to queue the run again."""
-    rows = Run.objects.queued().filter(pk=run_id).exclude(reason_code=Run.NO_SLOT)
-    rows.update(enqueued_at=None)
+    Run.objects.queued().filter(pk=run_id).exclude(reason_code=Run.NO_SLOT).update(enqueued_at=None)
 
 
 def run_cluster(in_each_child: Callable[[], None]) -> None:

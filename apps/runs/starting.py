@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TypedDict, Unpack
@@ -14,6 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 from pydantic import JsonValue
 
+from apps import rows
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.runs import events, inputs, queue
@@ -21,7 +22,7 @@ from apps.runs.errors import Field, RunRefused
 from apps.runs.events import News
 from apps.runs.inputs import Inputs
 from apps.runs.kinds import Kind
-from apps.runs.models import Run, RunInput, StepRun
+from apps.runs.models import Run, StepRun
 from apps.tools import actions as tools
 from apps.tools.actions import RunSession
 from apps.workflows import definition, vault
@@ -107,27 +108,25 @@ def start_run(*, workflow: Workflow, entry_path: str, initiated_by: str, **facts
 
 def start_runs(starts: Sequence[Start]) -> list[Run]:
     """As `start_run`, for many at once and with one statement a table: all of them are made, or none."""
-    admitted = [start.facts.get("admitted") or _admit(start.workflow, start.facts) for start in starts]
+    admitted = [start.facts.get("admitted") or _admit(start.workflow, start.facts, definition.load) for start in starts]
     with transaction.atomic():
         _refuse_when_full(admitted)
         runs = [_make(start, found) for start, found in zip(starts, admitted, strict=True)]
         for run, session in zip(runs, tools.open_run_sessions(map(_session_of, runs, admitted)), strict=True):
             run.session_id = session.pk
-        Run.objects.bulk_create(runs)
-        RunInput.objects.bulk_create(
-            inputs.sealed(run, found.inputs) for run, found in zip(runs, admitted, strict=True)
-        )
-        StepRun.objects.bulk_create(
-            step for run, found in zip(runs, admitted, strict=True) for step in _steps_of(run, found.definition)
+        queue.enqueue_new(runs)
+        rows.insert(runs)
+        rows.insert([inputs.sealed(run, found.inputs) for run, found in zip(runs, admitted, strict=True)])
+        rows.insert(
+            [step for run, found in zip(runs, admitted, strict=True) for step in _steps_of(run, found.definition)]
         )
         events.record_first([(run, News(Kind.RUN_QUEUED, data=_told(run))) for run in runs])
-        queue.enqueue_new(runs)
     return runs
 
 
 def check_start(*, workflow: Workflow, **facts: Unpack[StartFacts]) -> Admitted:
-    """Raises what `start_run` would refuse, and writes nothing."""
-    return _admit(workflow, facts)
+    """Raises what `start_run` would refuse, and writes nothing. The row of `workflow` was read just now."""
+    return _admit(workflow, facts, definition.of)
 
 
 def is_full(whole: Definition, *, besides: int = 0) -> bool:
@@ -171,6 +170,7 @@ def _make(start: Start, admitted: Admitted) -> Run:
         rerun_from=facts.get("rerun_from", ""),
         only_step=facts.get("only_step", ""),
         queued_at=timezone.now(),
+        last_seq=1,  # the event that tells of it
     )
 
 
@@ -211,9 +211,9 @@ def _refuse_when_full(admitted: Sequence[Admitted]) -> None:
         before[workflow.pk] += 1
 
 
-def _admit(workflow: Workflow, facts: StartFacts) -> Admitted:
+def _admit(workflow: Workflow, facts: StartFacts, read: Callable[[Workflow], Definition]) -> Admitted:
     definition.require_current(workflow)
-    whole = definition.load(workflow)
+    whole = read(workflow)
     if not access.may_own(whole.workflow.owner, whole.workflow.team):
         raise RunRefused(
             409,

@@ -116,7 +116,7 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
     if ToolSession.objects.filter(kind=Kind.RUN, run_id__in=[one.run_id for one in wanted]).exists():
         raise SessionRefused("A run has its session already. No session was opened.", code=Code.AMBIGUOUS)
     opened_at = now or timezone.now()
-    return ToolSession.objects.bulk_create(
+    sessions = [
         ToolSession(
             kind=Kind.RUN,
             name=one.name[:120],
@@ -128,7 +128,9 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
             opened_at=opened_at,
         )
         for one in wanted
-    )
+    ]
+    rows.insert(sessions)
+    return sessions
 
 
 def end_session(session_id: UUID, reason: str, *, now: datetime | None = None) -> bool:

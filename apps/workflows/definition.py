@@ -73,7 +73,11 @@ class Definition:
 
 def load(workflow: Workflow, *, revision: int | None = None) -> Definition:
     """The definition at the live plan revision, or with the plan of an older one."""
-    current = Workflow.objects.get(pk=workflow.pk)
+    return of(Workflow.objects.select_related("team", "owner").get(pk=workflow.pk), revision=revision)
+
+
+def of(current: Workflow, *, revision: int | None = None) -> Definition:
+    """As `load`, of a row that was read just now."""
     number = revision if revision is not None else current.revision
     return Definition(
         workflow=current,
