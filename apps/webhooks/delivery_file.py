@@ -4,29 +4,68 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Container
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from uuid import UUID
 
 from apps.webhooks.judging import Judged
 from apps.webhooks.models import Trigger
 from apps.workflows import places
+from engine.places import WorkflowPlaces
 
 MODE = 0o640
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def path_of(judged: Judged, trigger: Trigger) -> Path:
-    return places.places_of(trigger.workflow).delivery(str(judged.run_id))
+class DeliveryFiles:
+    """The files of one batch, by the ids of the runs that they are of. Gone again unless they are kept.
 
+    Each is readable by the uid that steps run under and by no other.
+    """
 
-def ensure(judged: Judged, trigger: Trigger) -> None:
-    """Write the file of this delivery when it does not lie there yet."""
-    path = path_of(judged, trigger)
-    if not path.exists():
-        write_all({path: content(judged, trigger)})
+    def __init__(self) -> None:
+        self._places: dict[UUID, WorkflowPlaces] = {}
+        self._written: dict[str, Path] = {}
+        self._open: list[int] = []
+        self._syncing: list[Future[None]] = []
+
+    def write(self, judged: Judged, trigger: Trigger) -> None:
+        """Raises OSError. Nothing is done for a run whose file was written before."""
+        run_id, workflow = str(judged.run_id), trigger.workflow
+        if run_id in self._written:
+            return
+        mine = self._places.get(workflow.pk) or self._places.setdefault(workflow.pk, places.places_of(workflow))
+        path = mine.delivery(run_id)
+        descriptor = _create(path)
+        self._written[run_id] = path
+        self._open.append(descriptor)
+        _fill(descriptor, content(judged, trigger), self._gid)
+
+    def sync(self) -> None:
+        """Take what was written to the disk, beside the caller. All at once: that takes the time of one of them."""
+        self._syncing += [_threads().submit(_sync, descriptor) for descriptor in self._open]
+        self._open.clear()
+
+    def wait(self) -> None:
+        """Until each is on the disk. Raises OSError when one did not get there."""
+        self.sync()
+        for one in self._syncing:
+            one.result()
+
+    def keep(self, run_ids: Container[str]) -> None:
+        """Remove the files of all other runs: those were not made after all."""
+        for descriptor in self._open:
+            os.close(descriptor)
+        for run_id in [run_id for run_id in self._written if run_id not in run_ids]:
+            with suppress(FileNotFoundError):
+                self._written.pop(run_id).unlink()
+
+    @cached_property
+    def _gid(self) -> int | None:
+        return places.runner_gid()
 
 
 def content(judged: Judged, trigger: Trigger) -> bytes:
@@ -45,38 +84,20 @@ def content(judged: Judged, trigger: Trigger) -> bytes:
     return f'{json.dumps(head)[:-1]}, "payload": {judged.said.payload_text}}}\n'.encode()
 
 
-def write_all(files: Mapping[Path, bytes]) -> None:
-    """Write the files durably, each readable by the uid that steps run under and by no other. None may exist yet."""
-    written = [_write(path, data) for path, data in files.items()]
-    # All at once: the file system then takes them to the disk together, in the time that one of them takes.
-    for synced in [_syncing().submit(_sync, descriptor) for descriptor in written]:
-        synced.result()
-
-
-def remove(path: Path) -> None:
-    """Remove the file of a delivery that made no run after all."""
-    with suppress(FileNotFoundError):
-        path.unlink()
-
-
-def _write(path: Path, data: bytes) -> int:
-    """A descriptor of the file, which is written and not yet on the disk."""
+def _create(path: Path) -> int:
     try:
-        descriptor = os.open(path, NEW_FILE, MODE)
+        return os.open(path, NEW_FILE, MODE)
     except FileNotFoundError:
         places.make_way(path.parent)
-        descriptor = os.open(path, NEW_FILE, MODE)
-    try:
-        with open(descriptor, "wb", buffering=0, closefd=False) as file:
-            file.write(data)
-        gid = places.runner_gid()
-        if gid is not None:
-            os.fchown(descriptor, -1, gid)
-        os.fchmod(descriptor, MODE)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        return os.open(path, NEW_FILE, MODE)
+
+
+def _fill(descriptor: int, data: bytes, gid: int | None) -> None:
+    with open(descriptor, "wb", closefd=False) as file:  # buffered: it writes all of it, or raises
+        file.write(data)
+    if gid is not None:
+        os.fchown(descriptor, -1, gid)
+    os.fchmod(descriptor, MODE)
 
 
 def _sync(descriptor: int) -> None:
@@ -87,5 +108,5 @@ def _sync(descriptor: int) -> None:
 
 
 @cache
-def _syncing() -> ThreadPoolExecutor:
+def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(16, thread_name_prefix="delivery-files")

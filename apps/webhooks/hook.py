@@ -1,48 +1,22 @@
-"""The hook as a Django view: raw bytes in, the writer's answer out. `door` serves the same over ASGI, many at once."""
+"""What a hook answers through Django: how a run is that it started. Deliveries themselves come in by `door`."""
 
 from __future__ import annotations
 
 import uuid
 from datetime import datetime
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.http.request import RawPostDataException, UnreadablePostError
-from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from apps.runs.models import Run
-from apps.webhooks import accept
-from apps.webhooks.arrivals import Answer, Arrival
+from apps.webhooks.arrivals import Answer
 from apps.webhooks.errors import Unverified
-from apps.webhooks.judging import NO_METHOD, NOT_FOUND, Refusal, credentials_of, too_large
+from apps.webhooks.judging import NOT_FOUND, Refusal, credentials_of
 from apps.webhooks.kinds import bearer
 from apps.webhooks.models import Delivery, Trigger
 from apps.webhooks.settling import answer_refusal
 
 READ_ONLY = Refusal(405, "method_not_allowed", "How a run is, is read by GET.")
-
-
-@csrf_exempt
-def receive(request: HttpRequest, key: str) -> HttpResponse:
-    """One delivery. The body is read once, before anything parses it, and not at all when it says it is too large."""
-    if request.method != "POST":
-        return respond(request, answer_refusal(NO_METHOD))
-    limit: int = settings.PULSE_HOOK_BODY_MAX
-    if _said_length(request) > limit:
-        return respond(request, answer_refusal(too_large(limit)))
-    try:
-        body = request.read(limit + 1)
-    except (RawPostDataException, UnreadablePostError):
-        return HttpResponse(status=400)
-    arrival = Arrival(
-        key=key,
-        body=body,
-        headers=_headers(request),
-        remote=request.META.get("REMOTE_ADDR") or "",
-        received_at=timezone.now(),
-    )
-    return respond(request, accept.accept_deliveries([arrival])[0])
 
 
 def respond(request: HttpRequest, answer: Answer) -> HttpResponse:
@@ -55,11 +29,6 @@ def respond(request: HttpRequest, answer: Answer) -> HttpResponse:
         response[name] = value
     response["Cache-Control"] = "no-store"
     return response
-
-
-def _said_length(request: HttpRequest) -> int:
-    said = request.META.get("CONTENT_LENGTH") or "0"
-    return int(said) if said.isdecimal() else 0
 
 
 @csrf_exempt

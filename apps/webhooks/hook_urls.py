@@ -1,4 +1,4 @@
-"""The addresses that senders know: included at the root, outside sessions and CSRF."""
+"""The address below a hook that its sender knows: included at the root. The hook itself is served by `door`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,5 @@ from django.urls import path
 from apps.webhooks import hook
 
 urlpatterns = [
-    path("hooks/<str:key>", hook.receive, name="hook"),
     path("hooks/<str:key>/runs/<uuid:run_id>", hook.status, name="hook-run"),
 ]

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from uuid import UUID
 
-from django.conf import settings
-
 from apps.accounts.errors import Field, Refused
 from apps.runs import actions as runs
 from apps.webhooks.arrivals import Arrival
@@ -40,7 +38,7 @@ class Refusal:
 
     @property
     def early(self) -> bool:
-        return self.status in {400, 401, 404, 413, 415, 500}
+        return self.status in {400, 401, 404, 415, 500}
 
 
 @dataclass(frozen=True)
@@ -89,10 +87,6 @@ def judge_all(batch: Sequence[Arrival]) -> list[Judged]:
     return [_judge(Judged(arrival, known.get(arrival.key)), starts) for arrival in batch]
 
 
-def too_large(limit: int) -> Refusal:
-    return Refusal(413, "too_large", f"The body is larger than {limit} bytes. No run was made.")
-
-
 def credentials_of(trigger: Trigger) -> Credentials:
     sealed = bytes(trigger.credentials) if trigger.credentials else b""
     secrets = _secrets(trigger.pk, sealed, trigger.credentials_key_id) if sealed else ()
@@ -106,9 +100,6 @@ def _secrets(trigger_id: UUID, sealed: bytes, key_id: str) -> tuple[str, ...]:
 
 
 def _judge(one: Judged, starts: Starts) -> Judged:
-    limit: int = settings.PULSE_HOOK_BODY_MAX
-    if len(one.arrival.body) > limit:
-        return replace(one, refusal=too_large(limit))
     if one.trigger is None or one.trigger.kind not in KINDS:
         return replace(one, refusal=NOT_FOUND)
     return _judge_known(one, one.trigger, starts)

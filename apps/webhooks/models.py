@@ -18,8 +18,8 @@ class TriggerQuerySet(models.QuerySet["Trigger"]):
         return self.filter(workflow__team__in=teams_of(user))
 
     def listening(self, keys: Iterable[str]) -> dict[str, Trigger]:
-        """The enabled triggers behind these keys, with workflow and team."""
-        rows = self.filter(key__in=set(keys), enabled=True).select_related("workflow")
+        """The enabled triggers behind these keys, with workflow, team and owner."""
+        rows = self.filter(key__in=set(keys), enabled=True).select_related("workflow__team", "workflow__owner")
         return {trigger.key: trigger for trigger in rows}
 
 

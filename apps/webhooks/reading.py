@@ -23,7 +23,7 @@ VERDICTS = (
     *("accepted", "duplicate", "ignored", "pong", "unverified", "unsupported_type", "malformed", "bad_mapping"),
     *("unknown_variable", "variable_too_large", "unknown_group", "group_disabled", "group_required"),
     *("inputs_rejected", "environment_too_large", "value_refused", "delivery_conflict", "migration_required"),
-    *("owner_not_active", "document_refused", "busy", "secret_unreadable", "too_large", "fault"),
+    *("owner_not_active", "document_refused", "busy", "secret_unreadable", "fault"),
 )
 """What can have become of a delivery."""
 

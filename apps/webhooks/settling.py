@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DatabaseError, IntegrityError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import F
 
+from apps import rows
 from apps.accounts.api_base import TITLES
 from apps.accounts.errors import Refused
 from apps.runs import actions as runs
 from apps.runs.models import Run
-from apps.webhooks import delivery_file, refusals
+from apps.webhooks import refusals
 from apps.webhooks.arrivals import Answer
+from apps.webhooks.delivery_file import DeliveryFiles
 from apps.webhooks.judging import FAULT, Judged, Refusal, refusal_of
 from apps.webhooks.kinds.shape import Said
 from apps.webhooks.models import Delivery, Trigger
@@ -33,18 +35,18 @@ FULL = Refusal(503, "busy", "The workflow runs as many runs as it may and takes 
 HEADERS = {503: {"Retry-After": "5"}, 401: {"WWW-Authenticate": 'Bearer realm="pulse"'}, 405: {"Allow": "POST"}}
 
 
-def settle(judged: Sequence[Judged]) -> list[Answer]:
+def settle(judged: Sequence[Judged], files: DeliveryFiles) -> list[Answer]:
     """The answers, in order. A fault in one delivery takes nobody else's with it: then each is settled by itself.
 
-    Raises DatabaseError when nothing can be stored.
+    Raises DatabaseError or OSError when nothing can be stored.
     """
     try:
         with transaction.atomic():
-            return _Together(judged).settle()
+            return _Together(judged, files).settle()
     except Exception as wrong:
-        if isinstance(wrong, DatabaseError) and not isinstance(wrong, IntegrityError):
+        if _nothing_can_be_stored(wrong):
             raise
-        return [_settle_alone(one) for one in judged]
+        return [_settle_alone(one, files) for one in judged]
 
 
 def answer_refusal(refusal: Refusal) -> Answer:
@@ -62,28 +64,37 @@ def answer_refusal(refusal: Refusal) -> Answer:
     return Answer(refusal.status, body, {"X-Request-Id": request_id, **HEADERS.get(refusal.status, {})})
 
 
-def _settle_alone(one: Judged) -> Answer:
+def _settle_alone(one: Judged, files: DeliveryFiles) -> Answer:
     try:
-        with transaction.atomic():
-            return _Together([one]).settle()[0]
+        return _settle_again(one, files)
     except Refused as wrong:
         return _refuse(one, refusal_of(wrong))
     except IntegrityError:
         # PostgreSQL only: a copy that came at the same moment was first, and is known by now.
-        with transaction.atomic():
-            return _Together([one]).settle()[0]
-    except DatabaseError:
-        raise
-    except Exception:
+        return _settle_again(one, files)
+    except Exception as wrong:
+        if _nothing_can_be_stored(wrong):
+            raise
         log.exception("A delivery of trigger %s could not be settled.", one.trigger and one.trigger.pk)
         return answer_refusal(FAULT)
+
+
+def _settle_again(one: Judged, files: DeliveryFiles) -> Answer:
+    with transaction.atomic():
+        return _Together([one], files).settle()[0]
+
+
+def _nothing_can_be_stored(wrong: Exception) -> bool:
+    """Not so when the database only refuses what one of them says."""
+    return isinstance(wrong, DatabaseError | OSError) and not isinstance(wrong, IntegrityError | DataError)
 
 
 class _Together:
     """Deliveries that share a savepoint: looked up in one query, decided one after the other, stored in one go."""
 
-    def __init__(self, judged: Sequence[Judged]) -> None:
+    def __init__(self, judged: Sequence[Judged], files: DeliveryFiles) -> None:
         self._judged = judged
+        self._files = files
         self._rows: list[Delivery] = []
         self._starts: list[runs.Start] = []
         self._copies: Counter[UUID] = Counter()
@@ -94,7 +105,8 @@ class _Together:
 
     def settle(self) -> list[Answer]:
         answers = [self._decide(one) for one in self._judged]
-        Delivery.objects.bulk_create(self._rows)
+        self._files.sync()
+        rows.insert(self._rows)
         if self._starts:
             runs.start_runs(self._starts)
         for row_id, copies in self._copies.items():
@@ -130,7 +142,7 @@ class _Together:
         )
 
     def _accept(self, one: Judged, start: runs.Admitted, trigger: Trigger, said: Said) -> Answer:
-        delivery_file.ensure(one, trigger)
+        self._files.write(one, trigger)
         row = _row(one, trigger, verdict="accepted", status=202, reason="")
         row.run_id, row.external_id = one.run_id, one.external_id
         self._rows.append(row)

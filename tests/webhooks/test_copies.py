@@ -1,9 +1,8 @@
-"""Copies that come at the same moment, through the door in front of Django and through Django itself."""
+"""Deliveries that come at the same moment: through one process's writer, and through several writers at once."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,10 @@ from apps.runs.models import Run, RunEvent
 from apps.tools.models import ToolSession
 from apps.webhooks import door
 from apps.webhooks.models import Delivery
+from apps.webhooks.writer import writer
 from apps.workflows import places
-from tests.webhooks.senders import make_hook, payload, signature
+from config.front import Front
+from tests.webhooks.senders import make_hook, payload, scope_of, signature, talk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
 
@@ -24,17 +25,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
 @pytest.fixture(autouse=True)
 def _end_the_writer():
     yield
-    door.writer.stop()
-
-
-def scope_of(sender, headers, method="POST"):
-    return {
-        "type": "http",
-        "method": method,
-        "path": f"/hooks/{sender.trigger.key}",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        "client": ["192.0.2.1", 5],
-    }
+    writer.stop()
 
 
 def github_headers(body, delivery):
@@ -47,19 +38,8 @@ def github_headers(body, delivery):
 
 
 async def knock(scope, *pieces):
-    """One request through the door; the status, headers and JSON of its answer."""
-    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
-    messages[-1]["more_body"] = False
-    sent = []
-
-    async def receive():
-        return messages.pop(0)
-
-    async def send(message):
-        sent.append(message)
-
-    await door.application(scope, receive, send)
-    return sent[0]["status"], dict(sent[0]["headers"]), json.loads(sent[1]["body"])
+    """One request as the product takes it: through front, door and writer."""
+    return await talk(Front(door.application), scope, *pieces)
 
 
 def burst(sender, arrivals):
@@ -73,8 +53,8 @@ def burst(sender, arrivals):
 def test_twenty_copies_at_the_door_make_one_run():
     sender = make_hook()
     answers = burst(sender, [(payload(), "d-1")] * 20)
-    assert Counter(status for status, _, _ in answers) == {202: 1, 200: 19}
-    assert {body["run_id"] for _, _, body in answers} == {str(Run.objects.get().pk)}
+    assert Counter(answer.status_code for answer in answers) == {202: 1, 200: 19}
+    assert {answer.json()["run_id"] for answer in answers} == {str(Run.objects.get().pk)}
     delivery = Delivery.objects.get()
     assert (delivery.copies, delivery.external_id, delivery.remote) == (19, "d-1", "192.0.2.1")
     folder = places.places_of(sender.trigger.workflow).delivery("x").parent
@@ -101,8 +81,8 @@ def test_twenty_copies_in_as_many_threads_make_one_run():
 def test_a_burst_of_many_deliveries_makes_a_run_each_whole_with_session_and_first_event():
     sender = make_hook()
     answers = burst(sender, [(payload(), str(uuid.uuid4())) for _ in range(100)])
-    assert {status for status, _, _ in answers} == {202}
-    runs = {uuid.UUID(body["run_id"]) for _, _, body in answers}
+    assert {answer.status_code for answer in answers} == {202}
+    runs = {uuid.UUID(answer.json()["run_id"]) for answer in answers}
     assert len(runs) == 100
     assert set(Run.objects.values_list("pk", flat=True)) == runs
     assert set(RunEvent.objects.filter(seq=1, kind="run.queued").values_list("run_id", flat=True)) == runs
@@ -113,50 +93,40 @@ def test_a_burst_of_many_deliveries_makes_a_run_each_whole_with_session_and_firs
 def test_one_bad_delivery_of_a_batch_harms_no_other():
     sender = make_hook()
     answers = burst(sender, [(payload(), "d-1"), (b"{", "d-2"), (payload(), "d-3"), (b"[]", "d-4")])
-    assert [status for status, _, _ in answers] == [202, 400, 202, 400]
+    assert [answer.status_code for answer in answers] == [202, 400, 202, 400]
 
 
 def test_the_door_puts_the_pieces_of_a_body_together():
     sender, body = make_hook(), payload()
     pieces = [body[start : start + 7000] for start in range(0, len(body), 7000)]
-    status, headers, _ = asyncio.run(knock(scope_of(sender, github_headers(body, "d-1")), *pieces))
-    assert status == 202
-    assert headers[b"cache-control"] == b"no-store"
+    answer = asyncio.run(knock(scope_of(sender, github_headers(body, "d-1")), *pieces))
+    assert answer.status_code == 202
+    assert answer["Cache-Control"] == "no-store"
 
 
 def test_the_door_stops_reading_once_a_body_is_too_large(settings):
     settings.PULSE_HOOK_BODY_MAX = 100
     sender = make_hook()
-    status, _, body = asyncio.run(knock(scope_of(sender, github_headers(b"", "d-1")), b"x" * 60, b"x" * 60, b"x"))
-    assert (status, body["code"]) == (413, "too_large")
+    answer = asyncio.run(knock(scope_of(sender, github_headers(b"", "d-1")), b"x" * 60, b"x" * 60, b"x"))
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
 def test_the_door_refuses_a_declared_length_without_reading(settings):
     settings.PULSE_HOOK_BODY_MAX = 100
     headers = github_headers(b"", "d-1") | {"Content-Length": "101"}
-    status, _, _ = asyncio.run(knock(scope_of(make_hook(), headers), b""))
-    assert status == 413
+    assert asyncio.run(knock(scope_of(make_hook(), headers), b"")).status_code == 413
 
 
 def test_a_signature_sent_twice_is_refused_at_the_door():
     sender, body = make_hook(), payload()
     scope = scope_of(sender, github_headers(body, "d-1"))
     scope["headers"].append((b"x-hub-signature-256", signature(body).encode()))
-    assert asyncio.run(knock(scope, body))[0] == 401
+    assert asyncio.run(knock(scope, body)).status_code == 401
 
 
 def test_only_a_post_is_a_delivery():
-    status, headers, _ = asyncio.run(knock(scope_of(make_hook(), {}, method="GET"), b""))
-    assert (status, headers[b"allow"]) == (405, b"POST")
-
-
-def test_door_and_view_answer_alike():
-    sender = make_hook()
-    at_the_door = asyncio.run(knock(scope_of(sender, github_headers(b"{", "d-1")), b"{"))
-    in_django = sender.post(b"{", delivery="d-1")
-    ids = (at_the_door[1][b"x-request-id"].decode(), in_django["X-Request-Id"])
-    assert (at_the_door[2].pop("request_id"), (told := in_django.json()).pop("request_id")) == ids
-    assert (at_the_door[0], at_the_door[2]) == (in_django.status_code, told)
+    answer = asyncio.run(knock(scope_of(make_hook(), {}, method="GET"), b""))
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite has one writer")
@@ -166,7 +136,7 @@ def test_a_stranger_is_turned_away_while_the_database_is_held_by_another_writer(
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():  # it takes the write lock at once
             knocking = pool.submit(lambda: asyncio.run(knock(scope_of(sender, wrong), body)))
-            assert knocking.result(timeout=15)[0] == 401
+            assert knocking.result(timeout=15).status_code == 401
             assert not Delivery.objects.exists()
-        door.writer.stop()
+        writer.stop()
     assert Delivery.objects.get().verdict == "unverified"

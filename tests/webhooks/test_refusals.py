@@ -12,7 +12,7 @@ from apps.webhooks import actions, reading, refusals
 from apps.webhooks.models import Delivery, HookCount, Trigger
 from apps.workflows import actions as workflows
 from apps.workflows import places
-from tests.webhooks.senders import make_hook, only_delivery, payload
+from tests.webhooks.senders import knock, make_hook, only_delivery, payload, scope_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases]
 
@@ -149,13 +149,27 @@ def test_half_a_surrogate_pair_does_not_break_the_page_of_its_delivery():
     assert r"\ud800" in page.text
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("GET", ""), ("PUT", ""), ("POST", "/runs/0192f000-0000-7000-8000-000000000000")]
-)
-def test_another_method_is_a_405_in_the_shape_of_every_refusal(method, path):
-    sender = make_hook()
-    answer = Client().generic(method, f"/hooks/{sender.trigger.key}{path}")
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_another_method_than_post_is_a_405_in_the_shape_of_every_refusal(method):
+    check_refused_method(knock(scope_of(make_hook(), {}, method), b""), "POST")
+
+
+def test_another_method_than_get_at_the_status_is_a_405_in_the_shape_of_every_refusal():
+    path = f"/hooks/{make_hook().trigger.key}/runs/0192f000-0000-7000-8000-000000000000"
+    check_refused_method(Client().post(path), "GET, HEAD")
+
+
+def check_refused_method(answer, allowed):
     told = answer.json()
     assert (answer.status_code, told["code"], told["title"]) == (405, "method_not_allowed", "Method not allowed")
     assert told["request_id"] == answer["X-Request-Id"]
-    assert answer["Allow"].startswith("POST" if not path else "GET")
+    assert answer["Allow"] == allowed
+
+
+@pytest.mark.parametrize("key", ["x" * 65, "a.b", "a%b", "\0", "é"])
+def test_what_can_not_be_a_key_is_a_hook_that_is_not_there(key):
+    sender = make_hook()
+    answers = [knock({**scope_of(sender, {}), "path": f"/hooks/{one}"}, b"{}") for one in (key, "unknown")]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert len({str(answer.json() | {"request_id": ""}) for answer in answers}) == 1
+    assert HookCount.objects.get(subject="").refused == 2
