@@ -12,8 +12,10 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from django.db.models.functions import TruncHour, TruncMinute
 from django.utils import timezone
 
+from apps.accounts.access import team_ids
 from apps.accounts.models import User
 from apps.dashboard.sparks import Spark, spark
+from apps.rows import newest
 from apps.runs.listing import RunRow
 from apps.runs.models import Attempt, Run, RunQuerySet, StepRun, Worker
 from apps.runs.timing import SILENT_S
@@ -96,12 +98,12 @@ class Board:
 def board(user: User, *, now: datetime | None = None) -> Board:
     """Everything of the reader's teams, in a fixed number of queries."""
     at = now or timezone.now()
-    mine = Run.objects.for_user(user)
+    teams = team_ids(user)
+    mine = Run.objects.filter(team__in=teams)
     by_status = _by_status(mine)
     rejections = sessions_page.rejections(user, since=at - DAY)
-    refused = Delivery.objects.for_user(user).filter(status__gte=400, received_at__gte=at - DAY)
-    running = _rows(mine.running(), at)
-    standing = mine.filter(status__in=(Run.Status.QUEUED, Run.Status.WAITING))
+    refused = Delivery.objects.filter(team__in=teams, status__gte=400, received_at__gte=at - DAY)
+    running = _rows([mine.running()], at)
     hour, day = _sparks(mine, at)
     seats = _seats(at)
     counts = Counts(
@@ -117,8 +119,8 @@ def board(user: User, *, now: datetime | None = None) -> Board:
         counts=counts,
         running=running,
         steps=_current_steps(running),
-        standing=_rows(standing, at),
-        attention=_rows(mine.filter(status=Run.Status.NEEDS_ATTENTION), at),
+        standing=_rows([mine.filter(status=status) for status in (Run.Status.QUEUED, Run.Status.WAITING)], at),
+        attention=_rows([mine.filter(status=Run.Status.NEEDS_ATTENTION)], at),
         faults=_faults(mine, at),
         rejections=list(rejections[:ROWS]),
         refused=[Row(delivery) for delivery in refused.with_names().newest_first()[:ROWS]],
@@ -135,9 +137,9 @@ def _by_status(mine: RunQuerySet) -> Counter[str]:
     return Counter(dict(mine.unfinished().values_list("status").annotate(Count("pk")).order_by()))
 
 
-def _rows(runs: QuerySet[Run], at: datetime) -> list[RunRow]:
-    listed = runs.select_related("workflow__team", "owner").order_by("-queued_at")[:ROWS]
-    return [RunRow(run, at) for run in listed]
+def _rows(streams: Iterable[RunQuerySet], at: datetime) -> list[RunRow]:
+    listed = [runs.select_related("workflow__team", "owner").newest_first() for runs in streams]
+    return [RunRow(run, at) for run in newest(listed, ROWS, lambda run: (run.queued_at, run.pk))]
 
 
 def _current_steps(rows: Iterable[RunRow]) -> dict[uuid.UUID, str]:

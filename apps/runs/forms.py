@@ -13,6 +13,7 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from apps.runs.models import Run, RunQuerySet
+from apps.workflows.models import Workflow
 
 PERIODS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
 SETS = {
@@ -60,14 +61,16 @@ class RunFilter:
     def of(cls, query: QueryDict) -> RunFilter:
         return cls(**{field.name: query.get(field.name, "").replace("\x00", "")[:120] for field in fields(cls)})
 
-    def apply(self, runs: RunQuerySet) -> RunQuerySet:
-        if self.status in SETS:
-            runs = runs.filter(status__in=SETS[self.status])
-        elif self.status in list(Run.Status):
-            runs = runs.filter(status=self.status)
+    def streams(self, runs: RunQuerySet) -> list[RunQuerySet]:
+        """Those of `runs` that are wanted, those of each status by themselves: so an index has the newest together."""
+        runs = self._after_cursor(self._narrow(runs)).newest_first()
+        statuses = SETS.get(self.status) or [status for status in Run.Status if status == self.status]
+        return [runs.filter(status=status) for status in statuses] or [runs]
+
+    def _narrow(self, runs: RunQuerySet) -> RunQuerySet:
         if "/" in self.workflow:
             team, slug = self.workflow.split("/", 1)
-            runs = runs.filter(workflow__team__slug=team, workflow__slug=slug)
+            runs = runs.filter(workflow__in=list(Workflow.objects.filter(team__slug=team, slug=slug)))
         for name, value in (("entry_path", self.via), ("group", self.group)):
             if value:
                 runs = runs.filter(**{name: value})
@@ -75,7 +78,7 @@ class RunFilter:
             runs = runs.filter(queued_at__gte=timezone.now() - PERIODS[self.period])
         return self._by_fault(runs)
 
-    def after_cursor(self, runs: RunQuerySet) -> RunQuerySet:
+    def _after_cursor(self, runs: RunQuerySet) -> RunQuerySet:
         """Only what is older than the run that the last page ended with."""
         try:
             last = (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 
 from django.utils import timezone
 
+from apps.accounts import access
 from apps.accounts.models import User
+from apps.rows import newest as newest_rows
 from apps.runs.forms import RunFilter
 from apps.runs.models import Run, RunQuerySet
 from apps.runs.starting import OFFERED
@@ -56,15 +59,14 @@ class RunBar:
 
 
 def runs(user: User, wanted: RunFilter) -> RunRows:
-    found = wanted.after_cursor(wanted.apply(Run.objects.for_user(user))).newest_first()
-    rows, more = _page(found, ROWS)
-    workflows = Workflow.objects.filter(team__memberships__user=user).select_related("team").order_by("slug")
+    teams = access.team_ids(user)
+    rows, more = _page([found for team in teams for found in wanted.streams(Run.objects.filter(team=team))], ROWS)
+    workflows = Workflow.objects.filter(team__in=teams).select_related("team").order_by("slug")
     return RunRows(rows, more, list(workflows))
 
 
 def of_workflow(workflow: Workflow, wanted: RunFilter) -> RunRows:
-    found = wanted.after_cursor(wanted.apply(Run.objects.filter(workflow=workflow))).newest_first()
-    rows, more = _page(found, ROWS_OF_WORKFLOW)
+    rows, more = _page(wanted.streams(Run.objects.filter(workflow=workflow)), ROWS_OF_WORKFLOW)
     return RunRows(rows, more, [])
 
 
@@ -86,9 +88,10 @@ def bars(rows: list[RunRow]) -> list[RunBar]:
     ]
 
 
-def _page(found: RunQuerySet, size: int) -> tuple[list[RunRow], str]:
+def _page(found: Iterable[RunQuerySet], size: int) -> tuple[list[RunRow], str]:
     """The first `size` runs, and the id of the last one when there are more."""
-    rows = list(found.select_related("workflow__team", "owner")[: size + 1])
+    streams = [runs.select_related("workflow__team", "owner") for runs in found]
+    rows = newest_rows(streams, size + 1, lambda run: (run.queued_at, run.pk))
     at = timezone.now()
     more = str(rows[size - 1].pk) if len(rows) > size else ""
     return [RunRow(run, at) for run in rows[:size]], more

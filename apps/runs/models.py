@@ -9,6 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
 
+from apps.accounts import access
 from apps.accounts.models import Team, User
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
@@ -60,9 +61,7 @@ class Leader(models.Model):
 class RunQuerySet(models.QuerySet["Run"]):
     def for_user(self, user: User | AnonymousUser) -> Self:
         """The runs of the teams the user is an active member of."""
-        if not isinstance(user, User) or not user.is_active:
-            return self.none()
-        return self.filter(team__memberships__user=user)
+        return self.filter(team__in=access.teams_of(user))
 
     def locked(self) -> Self:
         """The run's own row, against other writers of it; rows that refer to it may still be inserted.
@@ -100,8 +99,8 @@ class Run(models.Model):
     NO_SLOT = "slot"  # the reason_code of a queued run that waits for a slot of its workflow
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="runs")
-    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="runs")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="runs", db_index=False)
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="runs", db_index=False)
     scope = models.CharField(max_length=4, choices=Scope.choices, default=Scope.RUN)
     status = models.CharField(max_length=16, default=RunStatus.QUEUED)
     reason = models.TextField(blank=True, help_text="Why it is not running, or why it ended as it did.")
@@ -147,6 +146,9 @@ class Run(models.Model):
         indexes = [
             models.Index(fields=["workflow", "status", "queued_at"]),
             models.Index(fields=["workflow", "-queued_at"]),
+            models.Index(fields=["workflow", "entry_path", "-queued_at"]),
+            models.Index(fields=["team", "-queued_at"]),
+            models.Index(fields=["team", "-id"]),
             models.Index(fields=["team", "status", "-queued_at"]),
             models.Index(fields=["status", "queued_at"]),
         ]
@@ -197,7 +199,7 @@ class StepRun(models.Model):
     Status = StepStatus
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steps", db_index=False)
     step_id = models.CharField(max_length=64)
     kind = models.CharField(max_length=20)
     title = models.CharField(max_length=200)
@@ -224,7 +226,7 @@ class Attempt(models.Model):
     """One try of a step. Numbered, never overwritten."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    step_run = models.ForeignKey(StepRun, on_delete=models.CASCADE, related_name="attempts")
+    step_run = models.ForeignKey(StepRun, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     number = models.PositiveIntegerField()
     plan_revision = models.PositiveIntegerField()
     outcome = models.CharField(max_length=20, blank=True, help_text="Empty while it runs; BEHAVIOUR 5's words after.")
@@ -265,7 +267,7 @@ class Attempt(models.Model):
 class RunEvent(models.Model):
     """What changed, committed with the change. `seq` counts without gaps within a run."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_index=False)
     team_id = models.UUIDField()
     seq = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=32)

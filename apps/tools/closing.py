@@ -16,8 +16,13 @@ def finish(session_id: UUID) -> bool:
     chain = ledger.chain_of(session_id)
     if chain is None or not chain.is_ended:
         return False
-    if chain.is_sealed:
-        return True
+    if not chain.is_sealed and not _seal(chain, session_id):
+        return False
+    ToolSession.objects.filter(pk=session_id).update(sealed=True)
+    return True
+
+
+def _seal(chain: ledger.Chain, session_id: UUID) -> bool:
     opened = chain.open()
     try:
         with opened.exclusive():

@@ -75,10 +75,8 @@ class ToolEndpoint:
         self._thread: threading.Thread | None = None
 
     def arm(self, path: Path, give_up: Callable[[], bool] = lambda: False) -> None:
-        """Listen on `path`; when this returns a step can connect. Raises the fence in the workflow's database first.
-
-        That may wait for a writer; when `give_up` says so meanwhile, nothing listens.
-        """
+        """Listen on `path`; when this returns a step can connect. Raises the fence first, which may wait for a writer
+        of the workflow's database: when `give_up` says so meanwhile, nothing listens."""
         chain = ledger.chain_of(self.session_id)
         if chain is None or chain.is_ended:
             raise SessionRefused("The session has ended. The socket was not armed.", code=Code.SESSION_ENDED)

@@ -17,7 +17,7 @@ class ToolSessionQuerySet(models.QuerySet["ToolSession"]):
         return self.filter(state=ToolSession.State.LIVE)
 
     def not_ended(self) -> Self:
-        return self.exclude(state=ToolSession.State.ENDED)
+        return self.filter(state__in=[state for state in ToolSession.State if state != ToolSession.State.ENDED])
 
     def of_run(self, run_id: UUID) -> Self:
         """The run's own session and everything that works below it."""
@@ -27,7 +27,8 @@ class ToolSessionQuerySet(models.QuerySet["ToolSession"]):
         return self.filter(workflow__team_id=team_id)
 
     def unsealed(self) -> Self:
-        return self.filter(state=ToolSession.State.ENDED, seal=None)
+        """Those whose ledger is still to be closed: few, and found without a look at all that ever were."""
+        return self.filter(sealed=False, state=ToolSession.State.ENDED)
 
 
 class ToolSession(models.Model):
@@ -53,7 +54,7 @@ class ToolSession(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=8, choices=Kind.choices)
     name = models.CharField(max_length=120, help_text="Shown to people. Proves nothing.")
-    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="sessions")
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="sessions", db_index=False)
     acting_user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="children")
     run_id = models.UUIDField(null=True, db_index=True)
@@ -66,11 +67,16 @@ class ToolSession(models.Model):
     opened_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     end_reason = models.CharField(max_length=64, blank=True)
+    sealed = models.BooleanField(default=False, help_text="Nothing is left to be done; the seal itself is LedgerSeal.")
 
     objects = ToolSessionQuerySet.as_manager()
 
     class Meta:
-        indexes = [models.Index(fields=["workflow", "state"]), models.Index(fields=["state", "-opened_at"])]
+        indexes = [
+            models.Index(fields=["workflow", "state"]),
+            models.Index(fields=["state", "-opened_at"]),
+            models.Index(fields=["state"], condition=models.Q(sealed=False), name="sessions_to_seal"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["run_id"], condition=models.Q(kind="run"), name="one_run_session_a_run"),
             models.UniqueConstraint(
@@ -86,7 +92,7 @@ class ToolCall(models.Model):
     """A row of the ledger: one use of a tool, chained to the row before it by an HMAC."""
 
     call_id = models.UUIDField(db_index=True, help_text="Made by the client: the mutation id.")
-    session = models.ForeignKey(ToolSession, on_delete=models.CASCADE, related_name="calls")
+    session = models.ForeignKey(ToolSession, on_delete=models.CASCADE, related_name="calls", db_index=False)
     authority = models.ForeignKey(ToolSession, on_delete=models.CASCADE, related_name="authorised_calls")
     workflow_id = models.UUIDField()
     run_id = models.UUIDField(null=True)

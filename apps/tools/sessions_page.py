@@ -11,6 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from apps.accounts.models import User
+from apps.rows import newest
 from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
 from apps.workflows.models import Workflow
 
@@ -48,12 +49,11 @@ class CallList:
 def tree(user: User, *, with_ended: bool = False) -> Tree:
     """The sessions that have not ended, or also those of the last day, as authorities with their children."""
     visible = ToolSession.objects.filter(workflow__in=Workflow.objects.for_user(user).values("pk"))
-    wanted = (
-        visible.filter(Q(opened_at__gte=timezone.now() - KEPT) | ~Q(state=ToolSession.State.ENDED))
-        if with_ended
-        else visible.not_ended()
-    )
-    rows = list(wanted.select_related("workflow__team", "acting_user").order_by("-opened_at")[:SESSIONS])
+    wanted = [visible.not_ended()]
+    if with_ended:
+        wanted.append(visible.filter(state=ToolSession.State.ENDED, opened_at__gte=timezone.now() - KEPT))
+    streams = [found.select_related("workflow__team", "acting_user").order_by("-opened_at") for found in wanted]
+    rows = newest(streams, SESSIONS, lambda session: session.opened_at)
     counts = _counts(rows)
     shown = {row.pk for row in rows}
     below: dict[uuid.UUID | None, list[ToolSession]] = defaultdict(list)

@@ -21,9 +21,10 @@ class TriggerAdmin(ReadOnlyAdmin):
 @admin.register(Delivery)
 class DeliveryAdmin(ReadOnlyAdmin):
     list_display = ["received_at", "workflow", "trigger", "event", "verdict", "status", "run_id"]
-    list_filter = ["verdict"]
+    list_select_related = ["workflow", "trigger"]
     exclude = ["body", "headers"]
-    date_hierarchy = "received_at"
+    ordering = ["-id"]
+    show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).defer("body", "headers")

@@ -9,7 +9,9 @@ from urllib.parse import urlencode
 from django.db.models import Q
 from django.http import QueryDict
 
+from apps.accounts.access import team_ids
 from apps.accounts.models import User
+from apps.rows import newest
 from apps.webhooks.models import Delivery, DeliveryQuerySet
 from apps.workflows.models import Workflow
 
@@ -70,8 +72,9 @@ class Rows:
 
 
 def rows(user: User, wanted: Wanted) -> Rows:
-    found = _older(_having(Delivery.objects.for_user(user).with_names(), wanted), wanted).newest_first()
-    listed = list(found[: ROWS + 1])
+    mine = [Delivery.objects.filter(team=team).with_names() for team in team_ids(user)]
+    found = [_older(_having(arrivals, wanted), wanted).newest_first() for arrivals in mine]
+    listed = newest(found, ROWS + 1, lambda delivery: (delivery.received_at, delivery.pk))
     more = str(listed[ROWS - 1].pk) if len(listed) > ROWS else ""
     workflows = Workflow.objects.for_user(user).by_title()
     return Rows([Row(delivery) for delivery in listed[:ROWS]], more, list(workflows))

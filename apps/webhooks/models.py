@@ -81,9 +81,11 @@ class Delivery(models.Model):
     """One accepted or refused arrival. Only one that made a run takes its delivery id."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="deliveries")
-    trigger = models.ForeignKey(Trigger, on_delete=models.SET_NULL, null=True, related_name="deliveries")
-    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="deliveries")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="deliveries", db_index=False)
+    trigger = models.ForeignKey(
+        Trigger, on_delete=models.SET_NULL, null=True, related_name="deliveries", db_index=False
+    )
+    workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="deliveries", db_index=False)
     external_id = models.CharField(  # noqa: DJ001 - a unique key takes any number of nulls, one empty text only
         max_length=200, null=True, help_text="Set only on the delivery that made a run: the sender's id."
     )
@@ -113,7 +115,10 @@ class Delivery(models.Model):
         indexes = [
             models.Index(fields=["team", "-received_at"]),
             models.Index(fields=["team", "-id"]),
+            models.Index(fields=["team", "verdict", "-received_at"]),
+            models.Index(fields=["team", "status", "-received_at"]),
             models.Index(fields=["trigger", "-received_at"]),
+            models.Index(fields=["workflow", "-received_at"]),
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max, Sum
+from django.db.models import OuterRef, Subquery, Sum
 
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.models import Delivery, HookCount, Trigger
@@ -52,7 +52,8 @@ def newest_of(delivery: Delivery) -> Delivery:
 
 def triggers_of(workflow: Workflow, *, now: datetime) -> list[TriggerView]:
     """The workflow's triggers, in the order they were made."""
-    rows = Trigger.objects.filter(workflow=workflow).annotate(last=Max("deliveries__received_at"))
+    last = Delivery.objects.filter(trigger=OuterRef("pk")).order_by("-received_at").values("received_at")[:1]
+    rows = Trigger.objects.filter(workflow=workflow).annotate(last=Subquery(last))
     triggers = list(rows.order_by("created_at", "pk"))
     refused = _refused([str(trigger.pk) for trigger in triggers], since=now - timedelta(days=1))
     return [

@@ -13,10 +13,10 @@ from apps.accounts.models import User
 from tests.browser.demo import Demo, add_past, seed
 
 PINNED = {
-    "/": 19,
+    "/": 21,
     "/workflows/": 6,
-    "/runs/": 5,
-    "/deliveries/": 5,
+    "/runs/": 6,
+    "/deliveries/": 6,
     "/sessions/": 6,
     "/t/payments/workflows/pr-review/": 12,
     "/t/payments/workflows/pr-review/triggers/": 8,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from apps.tools import closing, ledger
 from apps.tools.errors import JournalClosed
 from apps.tools.journal import Entry, Journal, row_hmac
-from apps.tools.models import LedgerSeal, ToolCall
+from apps.tools.models import LedgerSeal, ToolCall, ToolSession
 from engine.ids import uuid7
 from tests.tools import world
 
@@ -152,6 +152,8 @@ def test_a_sealed_journal_takes_no_row(session):
 
 def test_what_was_not_sealed_when_the_process_died_is_sealed_later(session):
     LedgerSeal.objects.all().delete()
+    assert closing.finish_ended() == 0  # taken away, not left out: `verify` tells, and nobody covers it up
+    ToolSession.objects.update(sealed=False)
     assert closing.finish_ended() == 1
     assert ledger.verify(session.pk).ok
 
