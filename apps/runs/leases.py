@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Self
 
 from django.db import DatabaseError, connection, transaction
@@ -53,14 +52,13 @@ def claim(run_id: uuid.UUID) -> Lease | None:
         run = Run.objects.locked().filter(pk=run_id, status=Run.Status.QUEUED).first()
         if workflow is None or run is None or _is_stopping(here) or not slots.take(run, workflow):
             return None
-        now = timezone.now()
         claimed = Run.objects.filter(pk=run_id, status=Run.Status.QUEUED, fence=run.fence).update(
             status=Run.Status.RUNNING,
             reason="",
             reason_code="",
             wake_at=None,
-            started_at=Coalesce(F("started_at"), now),
-            **_held_by(here, now),
+            started_at=Coalesce(F("started_at"), timezone.now()),
+            **_held_by(here),
         )
         if not claimed:
             return None
@@ -78,7 +76,7 @@ def _is_stopping(here: whereabouts.Here) -> bool:
 def take_over(run_id: uuid.UUID, fence: int, beat: int) -> Lease | None:
     """Takes a lease whose holder is lost, if it has not moved since it was looked at. For the reaper."""
     taken = Run.objects.filter(pk=run_id, status=Run.Status.RUNNING, fence=fence, lease_beat=beat).update(
-        **_held_by(whereabouts.here(), timezone.now())
+        **_held_by(whereabouts.here())
     )
     return Lease(run_id, fence + 1) if taken else None
 
@@ -86,12 +84,12 @@ def take_over(run_id: uuid.UUID, fence: int, beat: int) -> Lease | None:
 def renew(lease: Lease) -> bool:
     """False when another has the run now."""
     rows = Run.objects.filter(pk=lease.run_id, status=Run.Status.RUNNING, fence=lease.fence)
-    return bool(rows.update(lease_beat=F("lease_beat") + 1, lease_until=timezone.now() + timedelta(seconds=LEASE_S)))
+    return bool(rows.update(lease_beat=F("lease_beat") + 1))
 
 
 def let_go() -> Mapping[str, object]:
     """The fields of a run that nobody holds, to go into the update that ends the holding."""
-    return {"lease_worker": None, "lease_host": "", "lease_pid": None, "lease_pid_started": "", "lease_until": None}
+    return {"lease_worker": None, "lease_host": "", "lease_pid": None, "lease_pid_started": ""}
 
 
 def record(lease: Lease, *news: News) -> int:
@@ -99,7 +97,7 @@ def record(lease: Lease, *news: News) -> int:
     return events.record_all(lease.run_id, news, fence=lease.fence)
 
 
-def _held_by(here: whereabouts.Here, now: datetime) -> dict[str, object]:
+def _held_by(here: whereabouts.Here) -> dict[str, object]:
     return {
         "fence": F("fence") + 1,
         "lease_beat": F("lease_beat") + 1,
@@ -107,7 +105,6 @@ def _held_by(here: whereabouts.Here, now: datetime) -> dict[str, object]:
         "lease_host": whereabouts.host(),
         "lease_pid": here.pid,
         "lease_pid_started": here.pid_started,
-        "lease_until": now + timedelta(seconds=LEASE_S),
     }
 
 

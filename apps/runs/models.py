@@ -135,7 +135,6 @@ class Run(models.Model):
     lease_beat = models.PositiveBigIntegerField(
         default=0, help_text="Raised by each renewal: a reaper watches it by its own clock, not by the wall's."
     )
-    lease_until = models.DateTimeField(null=True)
     fence = models.PositiveBigIntegerField(default=0)
     enqueued_at = models.DateTimeField(null=True, help_text="When the queue last got its id.")
     alerted_at = models.DateTimeField(null=True, help_text="When it was reported as older than a run should be.")

@@ -111,7 +111,10 @@ def test_a_jump_of_the_wall_clock_takes_no_lease_away(workflow: Workflow) -> Non
     run = held_run(workflow, pid=None)
     reaper = Reaper(Clock())
     for hours in (-1, 1):
-        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() + timedelta(hours=hours))
+        then = timezone.now() + timedelta(hours=hours)
+        Run.objects.filter(pk=run.pk).update(queued_at=then, started_at=then)
+        StepRun.objects.filter(run=run, started_at__isnull=False).update(started_at=then)
+        Attempt.objects.update(queued_at=then)
         assert reaper.look() == []
 
 

@@ -48,7 +48,6 @@ class Migration(migrations.Migration):
                 ('lease_pid', models.PositiveIntegerField(null=True)),
                 ('lease_pid_started', models.CharField(blank=True, max_length=32)),
                 ('lease_beat', models.PositiveBigIntegerField(default=0, help_text="Raised by each renewal: a reaper watches it by its own clock, not by the wall's.")),
-                ('lease_until', models.DateTimeField(null=True)),
                 ('fence', models.PositiveBigIntegerField(default=0)),
                 ('enqueued_at', models.DateTimeField(help_text='When the queue last got its id.', null=True)),
                 ('alerted_at', models.DateTimeField(help_text='When it was reported as older than a run should be.', null=True)),
