@@ -157,7 +157,9 @@ def resolve(ask: Ask) -> Contract:
     _check_environment(env)
     tree = _tree(ask)
     verdict = preflight.check(tree, ask.workflow.code, ask.step.id, packages, ask.host)
-    findings = (*verdict.findings, *preflight.configuration(ask.step, verdict, env))
+    declared = _declared(ask)
+    lowered = preflight.lowered(ask.step, declared.limits)
+    findings = (*verdict.findings, *preflight.configuration(ask.step, verdict, env), *lowered)
     _refuse_findings(findings)
     return Contract(
         ask=ask,
@@ -166,7 +168,7 @@ def resolve(ask: Ask) -> Contract:
         parameters=given,
         dropped=(*dropped, *environment.ambient_dropped(ask.ambient, env)),
         findings=findings,
-        declared=_declared(ask),
+        declared=declared,
         sandbox=_sandbox(ask, packages, inputs, env),
         environment=packages,
         tree=tree,

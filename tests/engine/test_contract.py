@@ -205,6 +205,8 @@ def test_an_environment_too_large_names_the_biggest(stage: Stage) -> None:
 def test_limits_are_the_steps_own_up_to_the_operators(stage: Stage) -> None:
     contract = stage.resolve(scripted(limits={"timeout_s": 5000, "log_mb": 8}), ceiling=Limits(timeout_s=100))
     assert (contract.limits.timeout_s, contract.limits.cpu_s, contract.limits.log_mb) == (100, 600, 8)
+    told = [(one.name, one.message, one.advice) for one in contract.findings if one.reason == "limit_lowered"]
+    assert told == [("limits.timeout_s", "limits.timeout_s is 5000; 100 holds here.", True)]
 
 
 def test_a_contract_cannot_be_changed(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.preflight.checks import Verdict, check, configuration
+from engine.preflight.checks import Verdict, check, configuration, lowered
 from engine.preflight.finding import Finding
 
-__all__ = ["Finding", "Verdict", "check", "configuration"]
+__all__ = ["Finding", "Verdict", "check", "configuration", "lowered"]

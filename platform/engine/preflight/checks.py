@@ -19,6 +19,7 @@ from engine.preflight.reading import LARGEST, Advice, Import, Reader
 from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath
 from engine.sandbox.host import HostTools
+from engine.sandbox.limits import Limits
 
 if TYPE_CHECKING:
     from engine.document import Step
@@ -56,6 +57,18 @@ def check(tree: Tree, code: Path, step_id: str, environment: Environment, host: 
         while len(_verdicts) > _MOST_VERDICTS:
             _verdicts.popitem(last=False)
     return found
+
+
+def lowered(step: Step, limits: Limits) -> tuple[Finding, ...]:
+    """What the step asks for above what the operator allows: it is told, and the operator's holds."""
+    asked = ((name, getattr(step.limits, name)) for name in sorted(step.limits.model_fields_set))
+    return tuple(
+        Finding(
+            "plan", 0, "limit_lowered", f"limits.{name}", f"limits.{name} is {value}; {most} holds here.", advice=True
+        )
+        for name, value in asked
+        if isinstance(value, int) and value > (most := getattr(limits, name))
+    )
 
 
 def configuration(step: Step, verdict: Verdict, env: Mapping[str, str]) -> tuple[Finding, ...]:
