@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -91,7 +92,7 @@ def secrets_for(workflow: Workflow, names: Iterable[str]) -> dict[str, str]:
     return {row.name: decrypt(Purpose.SECRET, row.pk, row.ciphertext, row.key_id).decode() for row in rows}
 
 
-def secrets_of_team(team_id: object) -> dict[str, str]:
+def secrets_of_team(team_id: UUID) -> dict[str, str]:
     """Every secret of a team, by name: to mask what is shown to it."""
     rows = Secret.objects.filter(team_id=team_id)
     return {row.name: decrypt(Purpose.SECRET, row.pk, row.ciphertext, row.key_id).decode() for row in rows}
