@@ -26,7 +26,7 @@ from engine.sandbox.policy import Policy
 
 START_TIMEOUT_S = 20.0
 _MOST_STATUS = 64 * 1024
-_TIE_POLL_S = 0.001
+_TIE_POLL_S = 0.003  # the interpreter needs twice as long to come to its frame, and so waits for no look
 
 
 @dataclass(frozen=True)
