@@ -56,3 +56,38 @@ def test_a_file_that_grew_too_large_gives_way_to_a_new_one(tmp_path: Path, monke
     assert (tmp_path / "pulse.log").stat().st_size <= 1100
     assert (tmp_path / "pulse.log.1").stat().st_size <= 1100
     assert "line " + "59".rjust(40, "0") in (tmp_path / "pulse.log").read_text()
+
+
+def line(file: logs.LogFile, text: str) -> None:
+    file.handle(logging.LogRecord("x", logging.INFO, "", 0, text, None, None))
+
+
+def test_a_line_that_cannot_be_written_is_nobodys_error(capsys: pytest.CaptureFixture[str]) -> None:
+    file = logs.LogFile("/dev/full", delay=True)
+    for number in range(2000):
+        line(file, f"line {number}")
+    file.close()
+    assert capsys.readouterr().err == "The log /dev/full cannot be written: No space left on device.\n"
+
+
+def test_once_it_can_be_written_again_the_log_says_how_many_lines_it_lost(tmp_path: Path) -> None:
+    name = tmp_path / "pulse.log"
+    name.symlink_to("/dev/full")
+    file = logs.LogFile(name, delay=True)
+    line(file, "one")
+    line(file, "two")
+    name.unlink()
+    line(file, "three")
+    line(file, "four")
+    file.close()
+    assert name.read_text() == "\n[2 lines before this one could not be written]\nthree\nfour\n"
+
+
+def test_a_folder_that_is_gone_and_a_record_that_cannot_be_formatted_raise_nothing(tmp_path: Path) -> None:
+    file = logs.LogFile(tmp_path / "gone" / "pulse.log", delay=True)
+    line(file, "one")
+    file = logs.LogFile(tmp_path / "pulse.log", delay=True)
+    file.handle(logging.LogRecord("x", logging.INFO, "", 0, "%d", ("no number",), None))
+    line(file, "two")
+    file.close()
+    assert (tmp_path / "pulse.log").read_text() == "two\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from argparse import ArgumentParser
 from typing import Any
@@ -30,5 +31,6 @@ class Command(BaseCommand):
         sys.exit(code)
 
     def _say(self, line: str) -> None:
-        self.stdout.write(line)
-        self.stdout.flush()
+        with contextlib.suppress(OSError):  # a terminal that is gone, a full disk: neither ends the product
+            self.stdout.write(line)
+            self.stdout.flush()
