@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from apps.tools import driver, journal
 from apps.tools.journal import Entry, Journal, Row
-from apps.tools.models import LedgerSeal, ToolCall, ToolSession
+from apps.tools.models import LedgerSeal, Receipt, ToolCall, ToolSession
 from apps.workflows.places import data_places
 from engine import keyfiles
 
@@ -154,7 +154,10 @@ _SEALING = (
 
 
 def verify(session_id: UUID) -> Verdict:
-    """Recompute the chain of a session out of the ledger: a row changed, added or missing is a problem."""
+    """Recompute the chain of a session out of the ledger: a row changed, added or missing is a problem.
+
+    So is a change that was applied, by its receipt, and is in no row of a sealed chain.
+    """
     session = ToolSession.objects.get(pk=session_id)
     key = key_of(session.attempt_id or session.pk)
     problems: list[str] = []
@@ -166,6 +169,7 @@ def verify(session_id: UUID) -> Verdict:
     seal = LedgerSeal.objects.filter(session_id=session_id).first()
     if seal is not None:
         problems.extend(_seal_faults(seal, key, count, previous))
+        problems.extend(f"the applied change {call_id} has no row" for call_id in _without_row(session_id))
     elif session.state == ToolSession.State.ENDED:
         problems.append("the session has ended, but its chain has no seal")
     return Verdict(session_id, count, seal is not None, tuple(problems))
@@ -283,6 +287,12 @@ def _seal_faults(seal: LedgerSeal, key: bytes, count: int, last: str) -> Iterato
         yield f"the seal counts {seal.rows} rows, the ledger has {count}"
     if seal.last_hmac != last:
         yield "the last row is not the one that was sealed"
+
+
+def _without_row(session_id: UUID) -> Iterator[UUID]:
+    there = ToolCall.objects.filter(session_id=session_id, outcome=Receipt.State.APPLIED)
+    applied = Receipt.objects.filter(session_id=session_id, state=Receipt.State.APPLIED)
+    return applied.exclude(pk__in=there.values("call_id")).order_by("pk").values_list("pk", flat=True).iterator()
 
 
 @lru_cache(maxsize=4)

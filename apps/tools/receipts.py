@@ -95,9 +95,11 @@ def settle_chain(chain: Chain, opened: Journal) -> bool:
                 Receipt.objects.filter(pk=receipt.pk).update(state=State.UNKNOWN)
                 continue
             state = State.APPLIED if kept.applied else State.NOT_SENT
-            Receipt.objects.filter(pk=receipt.pk).update(state=state, result=kept.result, settled_at=timezone.now())
+            # The row first: what ends between the two leaves an intent that the next import settles by its row. The
+            # other way round nobody would look again, and the chain would be sealed without it.
             if not chain.is_sealed:
                 opened.append_settled(_entry_of(receipt, receipt.session, state))
+            Receipt.objects.filter(pk=receipt.pk).update(state=state, result=kept.result, settled_at=timezone.now())
     finally:
         databases.close()
     importing.run()
@@ -109,14 +111,15 @@ def _mark(receipt: Receipt) -> Mark:
 
 
 def settle_answered(rows: Sequence[Row]) -> None:
-    """Receipts of calls that were answered, as their journal rows say. Inside the import's transaction."""
+    """Receipts of calls that were answered or read back, as their rows say. Inside the import's transaction."""
     by_state: dict[str, list[UUID]] = defaultdict(list)
     for row in rows:
         tool = find(row.entry.tool)
         if row.entry.verdict == "allowed" and row.entry.outcome in SETTLED_OUTCOMES and (tool is None or tool.mutates):
             by_state[row.entry.outcome].append(UUID(row.entry.call_id))
     for state, ids in by_state.items():
-        Receipt.objects.filter(pk__in=ids, state=State.INTENT).update(state=state, settled_at=timezone.now())
+        unsettled = Receipt.objects.filter(pk__in=ids, state__in=[State.INTENT, State.UNKNOWN])
+        unsettled.update(state=state, settled_at=timezone.now())
 
 
 def read(work: Work, call_id: UUID) -> dict[str, Any] | None:

@@ -59,6 +59,17 @@ def server_that_dies(step, prepare: Callable[[], None]):
             os.waitpid(child, 0)
 
 
+def in_a_child_that_dies(what: Callable[[], object]) -> None:
+    connections.close_all()
+    child = os.fork()
+    if child == 0:
+        try:
+            what()
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
 def send_and_lose(path, step, call_id: str) -> None:
     time.sleep(0.1)
     client = world.Client(path, step.token)
@@ -126,6 +137,35 @@ def test_answered_calls_survive_the_death_of_the_process_and_the_chain_is_whole(
     verdict = ledger.verify(step.session.pk)
     assert (verdict.ok, verdict.sealed, verdict.rows) == (True, True, 5)
     assert set(Receipt.objects.values_list("state", flat=True)) == {"applied"}
+
+
+def dies_before_the_row(journal_: journal.Journal, line: bytes) -> None:
+    die()
+
+
+def dies_behind_the_row(journal_: journal.Journal, line: bytes) -> None:
+    os.write(journal_._file, line)
+    die()
+
+
+@pytest.mark.parametrize("dies", [dies_before_the_row, dies_behind_the_row])
+@pytest.mark.parametrize("state", ["intent", "unknown"])
+def test_who_settles_and_dies_leaves_no_chain_that_can_be_sealed_without_the_row(step, dies, state):
+    call_id = uuid7()
+    with server_that_dies(step, lambda: setattr(journal.Journal, "append", die)) as path:
+        send_and_lose(path, step, str(call_id))
+    Receipt.objects.filter(pk=call_id).update(state=state)
+
+    def settle() -> None:
+        journal.Journal._write = dies
+        receipts.settle(step.session.attempt_id)
+
+    in_a_child_that_dies(settle)
+    world.end(step.session, "worker_lost")
+    assert [(row.call_id, row.outcome) for row in ToolCall.objects.all()] == [(call_id, "applied")]
+    verdict = ledger.verify(step.session.pk)
+    assert (verdict.ok, verdict.sealed, verdict.rows) == (True, True, 1)
+    assert Receipt.objects.get(pk=call_id).state == "applied"
 
 
 def test_settling_twice_and_from_two_sides_tells_the_same_once(step):

@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connections
+from django.utils import timezone
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from apps.tools import closing, ledger
 from apps.tools.errors import JournalClosed
 from apps.tools.journal import Entry, Journal, row_hmac
-from apps.tools.models import LedgerSeal, ToolCall, ToolSession
+from apps.tools.models import LedgerSeal, Receipt, ToolCall, ToolSession
 from engine.ids import uuid7
 from tests.tools import world
 
@@ -99,6 +100,15 @@ def test_a_chain_cut_short_with_its_seal_rewritten_is_found(session):
 def test_a_seal_taken_away_is_found(session):
     LedgerSeal.objects.all().delete()
     assert not ledger.verify(session.pk).ok
+
+
+def test_an_applied_change_without_a_row_is_found_once_the_chain_is_sealed(session):
+    change = uuid7()
+    Receipt.objects.create(
+        pk=change, session=session, workflow_id=session.workflow_id, tool="mutate_workflow_db", state="applied",
+        argument_digest="d", made_at=timezone.now(),
+    )  # fmt: skip
+    assert ledger.verify(session.pk).problems == (f"the applied change {change} has no row",)
 
 
 def test_a_row_added_at_the_end_is_found_even_if_it_is_chained(session):
