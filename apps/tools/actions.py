@@ -90,6 +90,7 @@ def open_session(  # noqa: PLR0913
     session = ToolSession(
         kind=session_kind,
         name=name[:120],
+        team_id=workflow.team_id,
         workflow=workflow,
         acting_user=acting_user,
         parent=parent,
@@ -120,6 +121,7 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
         ToolSession(
             kind=Kind.RUN,
             name=one.name[:120],
+            team_id=one.workflow.team_id,
             workflow=one.workflow,
             acting_user=one.acting_user,
             run_id=one.run_id,

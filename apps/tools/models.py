@@ -8,6 +8,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import models
 
+from apps.accounts.models import Team
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
 
@@ -24,7 +25,7 @@ class ToolSessionQuerySet(models.QuerySet["ToolSession"]):
         return self.filter(run_id=run_id)
 
     def for_team(self, team_id: UUID) -> Self:
-        return self.filter(workflow__team_id=team_id)
+        return self.filter(team_id=team_id)
 
     def unsealed(self) -> Self:
         """Those whose ledger is still to be closed: few, and found without a look at all that ever were."""
@@ -54,6 +55,7 @@ class ToolSession(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=8, choices=Kind.choices)
     name = models.CharField(max_length=120, help_text="Shown to people. Proves nothing.")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="+", db_index=False)
     workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="sessions", db_index=False)
     acting_user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     parent = models.ForeignKey("self", on_delete=models.CASCADE, null=True, related_name="children")
@@ -74,7 +76,8 @@ class ToolSession(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["workflow", "state"]),
-            models.Index(fields=["state", "-opened_at"]),
+            models.Index(fields=["team", "-id"]),
+            models.Index(fields=["team", "state", "-id"]),
             models.Index(fields=["state"], condition=models.Q(sealed=False), name="sessions_to_seal"),
         ]
         constraints = [

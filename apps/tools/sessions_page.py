@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
+from apps.accounts.access import team_ids
 from apps.accounts.models import User
 from apps.rows import newest
 from apps.tools.models import OwnershipDiagnostic, ToolCall, ToolSession
 from apps.workflows.models import Workflow
+from engine.ids import first_of
 
 SESSIONS = 200
 REJECTIONS = 50
@@ -48,12 +50,16 @@ class CallList:
 
 def tree(user: User, *, with_ended: bool = False) -> Tree:
     """The sessions that have not ended, or also those of the last day, as authorities with their children."""
-    visible = ToolSession.objects.filter(workflow__in=Workflow.objects.for_user(user).values("pk"))
-    wanted = [visible.not_ended()]
+    since: dict[str, dict[str, uuid.UUID]] = {
+        state: {} for state in ToolSession.State if state != ToolSession.State.ENDED
+    }
     if with_ended:
-        wanted.append(visible.filter(state=ToolSession.State.ENDED, opened_at__gte=timezone.now() - KEPT))
-    streams = [found.select_related("workflow__team", "acting_user").order_by("-opened_at") for found in wanted]
-    rows = newest(streams, SESSIONS, lambda session: session.opened_at)
+        since[ToolSession.State.ENDED] = {"id__gte": first_of(timezone.now() - KEPT)}
+    visible = ToolSession.objects.select_related("workflow__team", "acting_user").order_by("-id")
+    streams = [
+        visible.filter(team_id=team, state=state, **bound) for team in team_ids(user) for state, bound in since.items()
+    ]
+    rows = newest(streams, SESSIONS, lambda session: session.pk)
     counts = _counts(rows)
     shown = {row.pk for row in rows}
     below: dict[uuid.UUID | None, list[ToolSession]] = defaultdict(list)

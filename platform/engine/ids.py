@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from datetime import datetime
 
 
 def uuid7() -> uuid.UUID:
@@ -14,3 +15,8 @@ def uuid7() -> uuid.UUID:
     value = (milliseconds & (1 << 48) - 1) << 80
     value |= 0x7 << 76 | (random_bits >> 68) << 64 | 0b10 << 62 | random_bits & (1 << 62) - 1
     return uuid.UUID(int=value)
+
+
+def first_of(moment: datetime) -> uuid.UUID:
+    """Not after any `uuid7` made from then on: where an index of ids begins for a time."""
+    return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)

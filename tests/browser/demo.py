@@ -285,6 +285,7 @@ def _sessions(cast: Cast, flows: dict[str, Workflow], runs: dict[str, Run]) -> u
         run = runs[name]
         state = "ended" if name == "good" else "live"
         common = {
+            "team": run.team,
             "workflow": run.workflow,
             "acting_user": cast.owner,
             "run_id": run.pk,
@@ -308,6 +309,7 @@ def _sessions(cast: Cast, flows: dict[str, Workflow], runs: dict[str, Run]) -> u
                 outcome="refused" if refused else "applied" if seq % 3 else "succeeded", started_at=now, duration_us=140 + seq * 37, hmac=f"{seq:064d}",
             )  # fmt: skip
     ToolSession.objects.create(
+        team=cast.team,
         kind="api",
         name="deploy bot",
         workflow=flows["market-checks"],

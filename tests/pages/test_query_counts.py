@@ -17,7 +17,7 @@ PINNED = {
     "/workflows/": 6,
     "/runs/": 6,
     "/deliveries/": 6,
-    "/sessions/": 6,
+    "/sessions/": 8,
     "/t/payments/workflows/pr-review/": 12,
     "/t/payments/workflows/pr-review/triggers/": 8,
     "a run": 12,
