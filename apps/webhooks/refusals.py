@@ -10,10 +10,12 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from apps.webhooks.arrivals import Arrival
-from apps.webhooks.models import HookCount, Trigger
+from apps.webhooks.errors import Unverified
+from apps.webhooks.models import Delivery, HookCount, Trigger
 
 KEPT_BYTES: Final = 4096
 KEPT_AN_HOUR: Final = 100
+KEPT_OF_STRANGERS: Final = 1000
 LONGEST_HEADER: Final = 400
 # An allow-list: a sender's own header may hold a credential under any name.
 KEPT_HEADERS: Final = (
@@ -37,6 +39,20 @@ def kept_headers(headers: Mapping[str, str]) -> dict[str, str]:
         for name in KEPT_HEADERS
         if name in headers
     }
+
+
+def keeps(trigger: Trigger, at: datetime) -> bool:
+    """Count an arrival that makes no run; whether it is still within this hour's share of what is kept.
+
+    With the first of an hour the oldest that were never verified go: a stranger can send them for years.
+    """
+    counted = count(str(trigger.pk), at)
+    if counted == 1:
+        strangers = Delivery.objects.filter(
+            team=trigger.workflow.team_id, trigger=trigger, verdict=Unverified.code
+        ).newest_first()
+        Delivery.objects.filter(pk__in=strangers.values("pk")[KEPT_OF_STRANGERS:]).delete()
+    return counted <= KEPT_AN_HOUR
 
 
 def count(subject: str, at: datetime) -> int:

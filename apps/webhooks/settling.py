@@ -97,6 +97,7 @@ class _Together:
         self._files = files
         self._rows: list[Delivery] = []
         self._starts: list[runs.Start] = []
+        self._started: Counter[UUID] = Counter()
         self._copies: Counter[UUID] = Counter()
         rows = Delivery.objects.taken((one.trigger, one.external_id) for one in judged)
         self._known = {(row.trigger_id, row.external_id): row for row in rows}
@@ -154,6 +155,7 @@ class _Together:
             "run_id": one.run_id,
             "admitted": start,
         }
+        self._started[trigger.workflow_id] += 1
         self._starts.append(runs.Start(trigger.workflow, trigger.kind, _sender(one, trigger, said), facts))
         body = {
             "run_id": str(one.run_id),
@@ -163,14 +165,13 @@ class _Together:
         return Answer(202, body)
 
     def _is_full(self, start: runs.Admitted) -> bool:
-        mine = start.definition.workflow.pk
-        return runs.is_full(start.definition, besides=sum(one.workflow.pk == mine for one in self._starts))
+        return runs.is_full(start.definition, besides=self._started[start.definition.workflow.pk])
 
 
 def _without_run(one: Judged, trigger: Trigger, said: Said) -> Answer:
     verdict = "pong" if said.ping else "ignored"
     reason = "" if said.ping else f"This trigger does not listen to {said.event}."
-    if refusals.count(str(trigger.pk), one.arrival.received_at) <= refusals.KEPT_AN_HOUR:
+    if refusals.keeps(trigger, one.arrival.received_at):
         _row(one, trigger, verdict=verdict, status=200, reason=reason).save(force_insert=True)
     return Answer(200, {"status": verdict} | ({"reason": reason} if reason else {}))
 
@@ -180,7 +181,7 @@ def _refuse(one: Judged, refusal: Refusal) -> Answer:
     if one.trigger is None:
         refusals.turn_away(one.arrival)
         return answer_refusal(refusal)
-    if refusals.count(str(one.trigger.pk), one.arrival.received_at) > refusals.KEPT_AN_HOUR:
+    if not refusals.keeps(one.trigger, one.arrival.received_at):
         return answer_refusal(refusal)
     row = _row(one, one.trigger, verdict=refusal.code, status=refusal.status, reason=refusal.reason or refusal.detail)
     row.body = one.arrival.body[: refusals.KEPT_BYTES]

@@ -55,6 +55,21 @@ def test_ignored_events_share_the_same_bound(monkeypatch):
     assert Delivery.objects.count() == 2
 
 
+def test_what_strangers_sent_gives_way_to_newer_ones_and_nothing_else_does(monkeypatch):
+    monkeypatch.setattr(refusals, "KEPT_OF_STRANGERS", 2)
+    sender, other = make_hook(), make_hook()
+    assert sender.post().status_code == 202
+    assert sender.post(b"{").status_code == 400
+    other.post(signature=WRONG, delivery="other")
+    for number in range(4):
+        sender.post(signature=WRONG, delivery=f"d-{number}")
+    HookCount.objects.all().delete()  # the hour is over
+    sender.post(signature=WRONG, delivery="d-new")
+    strangers = Delivery.objects.filter(verdict="unverified").order_by("received_at")
+    assert [row.headers["x-github-delivery"] for row in strangers] == ["other", "d-2", "d-3", "d-new"]
+    assert Delivery.objects.filter(trigger=sender.trigger).exclude(verdict="unverified").count() == 2
+
+
 def test_hooks_that_are_unknown_switched_off_or_deleted_answer_alike():
     off, gone, unknown = make_hook(), make_hook(), make_hook()
     actions.set_enabled(off.trigger, enabled=False, by=off.trigger.workflow.owner)
