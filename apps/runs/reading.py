@@ -103,7 +103,7 @@ def attempt_json(attempt: Attempt) -> dict[str, Any]:
         "started_at": attempt.started_at,
         "finished_at": attempt.finished_at,
         "duration_ms": _milliseconds(attempt.started_at, attempt.finished_at),
-        "log": {name: (attempt.seal or {}).get(name) for name in ("lines", "bytes", "sha256")},
+        "log": {name: (attempt.seal or {}).get(name) for name in ("lines", "bytes", "sha256", "lost")},
         "outputs": attempt.outputs,
         "claims": attempt.claims,
         "validation": attempt.validation,

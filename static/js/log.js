@@ -178,6 +178,7 @@
       place.querySelector("[data-seal-lines]").textContent = seal.lines.toLocaleString("en");
       place.querySelector("[data-seal-bytes]").textContent = seal.bytes.toLocaleString("en");
       place.querySelector("[data-seal-sha]").textContent = seal.sha256;
+      place.querySelector("[data-seal-lost]").textContent = seal.lost ? seal.lost.text : "";
       place.hidden = false;
     }
     cut(gap) {

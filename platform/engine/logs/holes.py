@@ -8,7 +8,7 @@ import os
 from functools import cache
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x01, 0x02
-_CANNOT = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM}
+_CANNOT = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.ENOSPC}  # a hole too may need room to be noted
 
 
 def punch(descriptor: int, start: int, end: int) -> bool:

@@ -6,7 +6,9 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from engine.logs import holes
 from engine.logs.format import HEADER, MAGIC, RECORD, SIZE, Flag, Stream
@@ -35,18 +37,46 @@ class Kept:
     cut_rows: int
 
 
+@dataclass
+class Lost:
+    """What could not be written, on a full disk or a broken one: so much, for the first time behind row `row`."""
+
+    lines: int = 0
+    bytes: int = 0
+    row: int = 0
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people; empty when nothing was lost."""
+        if not self.why:
+            return ""
+        much = f"{self.lines} lines ({self.bytes} bytes)"
+        return (
+            f"Of the log {much} are missing, the first behind row {self.row}: they could not be written ({self.why})."
+        )
+
+    def record(self) -> dict[str, Any]:
+        return {"lines": self.lines, "bytes": self.bytes, "text": self.text}
+
+
 class Store:
     """Appends rows. Of more than `limit` bytes the first half of the limit is kept and, roughly, the last half.
 
     Where the file system cannot free the middle of a file, only the last megabyte is kept beside the first half, in
-    memory until the end.
+    memory until the end. What cannot be written is counted in `lost`, and what comes after it is tried again.
     """
 
     def __init__(self, places: AttemptPlaces, limit: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._bin = os.open(places.log, flags, 0o640)
-        self._idx = os.open(places.log_index, flags, 0o640)
-        os.write(self._idx, HEADER.pack(MAGIC, 0, 0, 0))
+        self._bin, self._idx = os.open(places.log, flags, 0o640), -1
+        try:
+            self._idx = os.open(places.log_index, flags, 0o640)
+            _write(self._idx, HEADER.pack(MAGIC, 0, 0, 0), 0)
+        except OSError:
+            self._close_files()
+            raise
+        self.lost = Lost()
         self._limit = limit
         self._half = limit // 2
         self._step = min(_PIECE, max(self._half // 4, 1))
@@ -69,10 +99,15 @@ class Store:
         for length, flag in rows:
             records.append(pack(offset, length, ms, stream, flag))
             offset += length
+        if self._memory is None:
+            try:
+                _write(self._bin, data, before.offset)  # before their record: a reader never sees one without the other
+                _write(self._idx, b"".join(records), SIZE * (1 + before.row))
+            except OSError as wrong:
+                self._lose(len(data), lines, wrong)
+                return
         self.at = Point(before.row + len(rows), offset, before.lines + lines)
         if self._memory is None:
-            _write(self._bin, data)  # the bytes before their record: a reader never sees one without the other
-            _write(self._idx, b"".join(records))
             self._bound(before, data)
         else:
             self._remember(before, data, b"".join(records))
@@ -89,8 +124,7 @@ class Store:
             self._hash = hashlib.sha256()
             self._hash_range(0, head.offset)
             self._hash_range(tail.offset, self.at.offset)
-        os.close(self._bin)
-        os.close(self._idx)
+        self._close_files()
         cut = (
             Point()
             if self._tail is None
@@ -103,6 +137,20 @@ class Store:
             sha256=self._hash.hexdigest(),
             cut_rows=cut.row,
         )
+
+    def _close_files(self) -> None:
+        for descriptor in (self._bin, self._idx):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _lose(self, size: int, lines: int, wrong: OSError) -> None:
+        if not self.lost.why:
+            self.lost.row, self.lost.why = self.at.row, wrong.strerror or str(wrong)
+        self.lost.lines += lines
+        self.lost.bytes += size
+        with suppress(OSError):  # what a reader would take for rows; else the next rows are written over it
+            os.ftruncate(self._idx, SIZE * (1 + self.at.row))
+            os.ftruncate(self._bin, self.at.offset)
 
     def _bound(self, before: Point, data: bytes) -> None:
         if self._tail is None:
@@ -144,8 +192,13 @@ class Store:
             return
         self._tail = self._memory[0][0]
         for point, data, records in self._memory:
-            os.pwrite(self._bin, data, point.offset)
-            os.pwrite(self._idx, records, SIZE * (1 + point.row))
+            try:
+                _write(self._bin, data, point.offset)
+                _write(self._idx, records, SIZE * (1 + point.row))
+            except OSError as wrong:
+                end, self.at = self.at, point
+                self._lose(end.offset - point.offset, end.lines - point.lines, wrong)
+                break
         os.pwrite(self._idx, HEADER.pack(MAGIC, 0, self._head.row, self._tail.row), 0)
 
     def _hash_range(self, start: int, end: int) -> None:
@@ -157,7 +210,8 @@ class Store:
             start += len(piece)
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def _write(descriptor: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.logs.format import Flag, Stream
 from engine.logs.masking import MaskedStream, Masker
-from engine.logs.store import Store
+from engine.logs.store import Lost, Store
 from engine.places import AttemptPlaces
 from engine.sandbox.limits import MEGABYTE, Limits
 
@@ -21,7 +21,10 @@ MOST_MARKED = 100
 
 @dataclass(frozen=True)
 class Seal:
-    """What was kept, what was produced, and the digest of what was kept (without the line that shows the cut)."""
+    """What was kept, what was produced, and the digest of what was kept (without the line that shows the cut).
+
+    `lost` is what could not be written; its record has it only when there is some.
+    """
 
     lines: int
     bytes: int
@@ -30,9 +33,12 @@ class Seal:
     cut_rows: int
     produced_lines: int
     produced_bytes: int
+    lost: Lost
 
     def record(self) -> dict[str, Any]:
+        lost = {"lost": self.lost.record()} if self.lost.why else {}
         return {
+            **lost,
             "lines": self.lines,
             "bytes": self.bytes,
             "sha256": self.sha256,
@@ -97,10 +103,10 @@ class LogWriter:
         if self._seal is None:
             for stream in self._sources:
                 self._end(stream, ms)
-            produced_lines = self._store.at.lines
-            kept = self._store.close()
+            kept, lost = self._store.close(), self._store.lost
+            produced = self._store.at.lines + lost.lines
             self._seal = Seal(
-                kept.lines, kept.bytes, kept.sha256, kept.rows, kept.cut_rows, produced_lines, self._produced
+                kept.lines, kept.bytes, kept.sha256, kept.rows, kept.cut_rows, produced, self._produced, lost
             )
         return self._seal
 

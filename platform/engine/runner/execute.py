@@ -36,12 +36,18 @@ def execute(contract: Contract, listeners: Listeners) -> Ending:
         return attempt.refused(refused.reason, str(refused))
     except AttemptExists as refused:
         return attempt.refused("attempt_exists", str(refused))
+    except LogUnwritable as refused:
+        return attempt.refused("log_unwritable", str(refused))
     finally:
         attempt.end()
 
 
 class AttemptExists(Exception):
     """An attempt has one start; what is there already is evidence and is not written over."""
+
+
+class LogUnwritable(Exception):
+    """What a step says must have a place before its code runs: nothing of it ran."""
 
 
 class _Attempt:
@@ -157,7 +163,7 @@ class _Attempt:
         return Ending(
             outcome=str(found.outcome),
             reason=str(found.reason),
-            detail=mask.text(found.detail),
+            detail=mask.text(" ".join(filter(None, [found.detail, seal.lost.text]))),
             started_at=self._started_at,
             finished_at=_now(),
             exit_code=exit_.code,
@@ -183,6 +189,8 @@ def _new_log(contract: Contract) -> LogWriter:
         return LogWriter(contract.ask.attempt, contract.masker, contract.limits)
     except FileExistsError as error:
         raise AttemptExists(f"This attempt was already started: {error.filename} is there.") from None
+    except OSError as error:
+        raise LogUnwritable(f"The log of this attempt cannot be written: {error.strerror}. Nothing was run.") from None
 
 
 def _frame(contract: Contract) -> bytes:
