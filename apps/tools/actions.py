@@ -113,8 +113,10 @@ def open_run_sessions(wanted: Iterable[RunSession], *, now: datetime | None = No
         _check_grants(tools, db_access)
     equal = {(one.workflow.pk, one.acting_user.pk, one.db_access): one for one in wanted}
     for one in equal.values():
-        _check_rights(Kind.RUN, one.acting_user, access.role_of(one.acting_user, one.workflow.team), one.db_access)
-    if ToolSession.objects.filter(kind=Kind.RUN, run_id__in=[one.run_id for one in wanted]).exists():
+        _check_rights(Kind.RUN, one.acting_user, _found(one.workflow, one.acting_user, None, None).role, one.db_access)
+    runs = ", ".join(["%s"] * len(wanted))
+    twins = f"SELECT 1 FROM tools_toolsession WHERE kind = 'run' AND run_id IN ({runs}) LIMIT 1"  # noqa: S608
+    if driver.one(twins, [one.run_id for one in wanted]):
         raise SessionRefused("A run has its session already. No session was opened.", code=Code.AMBIGUOUS)
     opened_at = now or timezone.now()
     sessions = [

@@ -9,6 +9,7 @@ from django.db import models
 
 from apps.accounts.access import teams_of
 from apps.accounts.models import Team, User
+from apps.tools import driver
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
 
@@ -55,14 +56,15 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         return self.filter(team__in=teams_of(user))
 
     def taken(self, ids: Iterable[tuple[Trigger | None, str | None]]) -> DeliveryQuerySet:
-        """Those that made a run under one of these ids, and perhaps others of the same triggers; without the bytes."""
-        pairs = [(trigger, external_id) for trigger, external_id in ids if trigger and external_id]
-        if not pairs:
+        """Those that made a run under one of these ids, and perhaps others of the same triggers; without the bytes.
+
+        The driver is asked first whether there is any: almost always there is none.
+        """
+        pairs = [(trigger.pk, external_id) for trigger, external_id in ids if trigger and external_id]
+        triggers, external_ids = list({pk for pk, _ in pairs}), list({external_id for _, external_id in pairs})
+        if not pairs or not driver.one(_any_taken(len(triggers), len(external_ids)), [*triggers, *external_ids]):
             return self.none()
-        triggers = {trigger.pk for trigger, _ in pairs}
-        return self.filter(trigger__in=triggers, external_id__in={external_id for _, external_id in pairs}).defer(
-            "body"
-        )
+        return self.filter(trigger__in=triggers, external_id__in=external_ids).defer("body")
 
     def with_names(self) -> DeliveryQuerySet:
         """Trigger and workflow joined, the bytes left where they are."""
@@ -75,6 +77,11 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
 
     def newest_first(self) -> DeliveryQuerySet:
         return self.order_by("-received_at", "-id")
+
+
+def _any_taken(triggers: int, external_ids: int) -> str:
+    first, second = (", ".join(["%s"] * count) for count in (triggers, external_ids))
+    return f"SELECT 1 FROM webhooks_delivery WHERE trigger_id IN ({first}) AND external_id IN ({second}) LIMIT 1"  # noqa: S608
 
 
 class Delivery(models.Model):
