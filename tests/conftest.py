@@ -7,12 +7,21 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.left_out import pytest_collection_modifyitems, pytest_sessionfinish, pytest_terminal_summary
 
-__all__ = ["data_root", "pytest_collection_modifyitems", "pytest_sessionfinish", "pytest_terminal_summary"]
+__all__ = [
+    "data_root",
+    "pytest_collection_modifyitems",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "quick_emptying",
+]
+
+KEPT = {"django_content_type", "auth_permission"}
 
 
 @pytest.fixture
@@ -22,3 +31,19 @@ def data_root() -> Iterator[Path]:
     os.chmod(root, 0o711)
     yield root
     shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_emptying() -> Iterator[None]:
+    """What a test has committed is deleted after it. Django would truncate every table, which takes PostgreSQL many
+    times as long, and would make permissions and types of content anew, which stay here."""
+    from django.core.management.commands import flush
+    from django.db import connection
+
+    def deletions(ops: Any, _style: Any, tables: list[str], **_: bool) -> list[str]:
+        return [f"DELETE FROM {ops.quote_name(table)}" for table in tables if table not in KEPT]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(connection.ops), "sql_flush", deletions)
+        patch.setattr(flush, "emit_post_migrate_signal", lambda *_: None)
+        yield
