@@ -6,8 +6,8 @@ Nothing here decides what a step may do (engine.contract) or what follows (engin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from django.utils import timezone
 from pydantic import JsonValue
 
 from apps import rows
+from apps.accounts.errors import Refused
 from apps.runs import leases, listening, moves, mutations, outputs, sockets, whereabouts
 from apps.runs.errors import LeaseLost
 from apps.runs.events import News
@@ -28,7 +29,8 @@ from apps.runs.starting import UNTRIGGERED
 from apps.runs.timing import START_DEADLINE_S
 from apps.tools import actions as tools
 from apps.tools.models import ToolSession
-from apps.workflows import gate, places, vault
+from apps.workflows import gate, places, unfinished, vault
+from apps.workflows.models import Workflow
 from engine import contract as contracts
 from engine import outcomes, runner
 from engine.contract import Ask, ContractRefused, Dependency
@@ -116,9 +118,11 @@ def make(lease: Lease, keeper: Keeper, work: Work) -> Attempted:
     row, token = _open(lease, work, borrowed)
     keeper.starts(START_DEADLINE_S)
     with ExitStack() as stack:
-        stack.enter_context(gate.shared(work.run.workflow))  # until the code's digest is read and its grants are open
+        stopped = listening.stopped_unstarted(lease, keeper)
         try:
-            contract = contracts.resolve(_ask(work, row, token, borrowed, listening.stopped_unstarted(lease, keeper)))
+            # Until the code's digest is read and its grants are open.
+            stack.enter_context(_code_as_saved(work.run.workflow, stopped))
+            contract = contracts.resolve(_ask(work, row, token, borrowed, stopped))
         except ContractRefused as refused:
             keeper.released()
             if keeper.lost:
@@ -131,6 +135,20 @@ def make(lease: Lease, keeper: Keeper, work: Work) -> Attempted:
     if ending.reason == runner.StopKind.LEASE_LOST or keeper.lost:
         raise LeaseLost(f"Run {lease.run_id} was taken over while {work.step_id} ran; its processes are ended.")
     return Attempted(row, ending, _after(work, row, ending))
+
+
+@contextmanager
+def _code_as_saved(workflow: Workflow, stopped: Callable[[], bool]) -> Iterator[None]:
+    """No save of the workflow's code is at work within this. Raises ContractRefused when that cannot be had."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(unfinished.shared(workflow, stopped))
+        except gate.GivenUp:
+            detail = "It was cancelled while it waited for an import of its workflow to end. Nothing was started."
+            raise ContractRefused(Outcome.CANCELLED, "cancelled", detail) from None
+        except Refused as refused:
+            raise ContractRefused(Outcome.HARNESS_REJECTED, refused.code, refused.detail) from None
+        yield
 
 
 def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[Attempt, str]:

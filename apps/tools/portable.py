@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from pydantic import JsonValue
 
 from apps.accounts.models import User
@@ -12,9 +16,15 @@ from engine.document import WorkflowDocument
 SECTION = "db/migrations"
 
 
-def load(workflow: Workflow, _document: WorkflowDocument, _by: User) -> None:
+@contextmanager
+def prepare(workflow: Workflow, sent: Path) -> Iterator[None]:
     """Apply what was not applied yet, in one transaction of the workflow's database. Raises MigrationRefused."""
-    workflow_db.apply_migrations(workflow)
+    with workflow_db.migrating(workflow, sent / SECTION):
+        yield
+
+
+def load(_workflow: Workflow, _document: WorkflowDocument, _by: User) -> None:
+    """No row of the platform's database says anything of it."""
 
 
 def dump(_workflow: Workflow) -> JsonValue:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
 from pydantic import JsonValue
 
 from apps.accounts.models import User
@@ -13,6 +16,11 @@ from apps.workflows.models import Workflow
 from engine.document import WorkflowDocument
 
 SECTION = "triggers"
+
+
+def prepare(_workflow: Workflow, _sent: Path) -> AbstractContextManager[None]:
+    """Nothing: triggers are rows."""
+    return nullcontext()
 
 
 def load(workflow: Workflow, document: WorkflowDocument, by: User) -> None:

@@ -74,7 +74,7 @@ def list_workflows(request: HttpRequest, cursor: str = "", limit: int = 50) -> d
 
 @router.post(
     "/workflows/import",
-    response={200: Imported, 201: Imported, 400: Problem, 403: Problem, 409: Problem, 413: Problem, 422: Problem},
+    response={200: Imported, 201: Imported, frozenset({400, 403, 409, 413, 422, 503}): Problem},
     summary="Import a zip",
     openapi_extra={"requestBody": {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}},
 )

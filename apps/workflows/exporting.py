@@ -10,7 +10,7 @@ from typing import IO
 
 from apps.accounts import audit
 from apps.accounts.models import User
-from apps.workflows import documents, gate, places
+from apps.workflows import documents, places, unfinished
 from apps.workflows.bundle import DOCUMENT, MAX_FILE_BYTES, MAX_FILES, belongs
 from apps.workflows.errors import ImportRefused
 from apps.workflows.models import Workflow
@@ -41,7 +41,7 @@ def export_workflow(
 ) -> ExportReport:
     """Write the zip to `into`. Links and odd files that a step left behind are left out and named in the report."""
     report = report if report is not None else ExportReport()
-    with gate.shared(workflow), zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
+    with unfinished.shared(workflow), zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
         text = json.dumps(documents.with_sections(workflow), indent=2, ensure_ascii=False)
         archive.writestr(_info(DOCUMENT), text.encode() + b"\n")
         for name, data, executable in _files(places.places_of(workflow), report, with_assets=with_assets):

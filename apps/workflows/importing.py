@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 from apps.accounts import access, audit
 from apps.accounts.errors import Forbidden
 from apps.accounts.models import Team, User
-from apps.workflows import bundle, documents, gate, places, portable, saving, tree
+from apps.workflows import bundle, documents, gate, places, portable, saving, tree, unfinished
 from apps.workflows.bundle import Report
 from apps.workflows.documents import Raw
 from apps.workflows.errors import ImportRefused
@@ -52,7 +52,8 @@ def import_workflow(team: Team, by: User, source: Path | bytes, *, report: Repor
         workflow = _target(team, document, by, report)
         return _install(workflow, _Arrival(staging, raw, document, by, report))
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        if staging.name not in unfinished.staging_of(staging.parent):
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -83,26 +84,50 @@ def _target(team: Team, document: WorkflowDocument, by: User, report: Report) ->
 
 
 def _install(workflow: Workflow, arrival: _Arrival) -> Workflow:
-    """Files first, under the gate, then the rows in one transaction; a failure of the rows takes the files back."""
+    """Under the gate, so that no attempt starts meanwhile; a failure leaves everything as it was."""
     target = places.make_folders(workflow)
-    swap = tree.Swap(arrival.staging, target, arrival.report)
+    swap = None
     try:
-        with gate.exclusive(workflow), swap:
-            before = _files_of(target)
-            swap.apply()
-            arrival.report.tell_files(before, _files_of(target))
-            arrival.report.revision = _write_rows(workflow, arrival)
+        with gate.exclusive(workflow):
+            unfinished.mend(workflow)
+            swap = tree.Swap.begin(arrival.staging, target)
+            _change(workflow, arrival, swap, target)
     except BaseException as wrong:
-        if arrival.report.created:
+        if arrival.report.created and not arrival.report.revision:
             shutil.rmtree(target.root, ignore_errors=True)
         if isinstance(wrong, IntegrityError) and _is_taken(workflow):
             raise ImportRefused(
                 f"{workflow.slug} is being imported by someone else. Nothing was imported. Try again.", status=409
             ) from wrong
         raise
-    swap.keep_replaced()
     _forget_old((target.root / "replaced").glob("*"))
     return workflow
+
+
+def _change(workflow: Workflow, arrival: _Arrival, swap: tree.Swap, target: WorkflowPlaces) -> None:
+    """Three stores, one after the other: what is slow first, and the platform's rows, whose commit decides, alone.
+
+    The workflow's own database commits last: what went through there is done again if that commit is cut.
+    """
+    report = arrival.report
+    try:
+        before = _files_of(target)
+        with portable.prepared(workflow, arrival.staging):
+            swap.apply(report)
+            report.tell_files(before, _files_of(target))
+            report.revision = _write_rows(workflow, arrival, swap)
+    except BaseException as wrong:
+        if not report.revision:
+            swap.undo()
+            raise
+        swap.set_aside()
+        raise ImportRefused(
+            f"{workflow.slug} is imported as revision {report.revision}, but its own database could not take what"
+            f" db/migrations says ({wrong}). It is tried again before its next step starts; none starts without it.",
+            code="migrations_pending",
+            status=503,
+        ) from wrong
+    swap.done()
 
 
 def _is_taken(workflow: Workflow) -> bool:
@@ -111,19 +136,19 @@ def _is_taken(workflow: Workflow) -> bool:
 
 
 @transaction.atomic
-def _write_rows(workflow: Workflow, arrival: _Arrival) -> int:
+def _write_rows(workflow: Workflow, arrival: _Arrival, swap: tree.Swap) -> int:
+    """Rows, and nothing else: whoever writes to the platform's database waits for this."""
     by, report = arrival.by, arrival.report
     before = Workflow.objects.filter(pk=workflow.pk).values_list("revision", flat=True).first()
     saving.write_document(workflow, arrival.raw, arrival.document, by)
-    # The workflow's own database last: what it applies is not taken back by this transaction.
-    for section in sorted(portable.sections(), key=lambda section: section.SECTION.startswith("db/")):
+    for section in portable.sections():
         section.load(workflow, arrival.document, by)
     audit.record(
-        "workflow.imported",
+        unfinished.IMPORTED,
         workflow,
         team=workflow.team,
         by=by,
-        data={"slug": workflow.slug, "revision": workflow.revision},
+        data={"slug": workflow.slug, "revision": workflow.revision, "swap": swap.name},
     )
     report.plan_changed = workflow.revision != before
     if report.code_changed:
@@ -145,7 +170,8 @@ def _files_of(target: WorkflowPlaces) -> tuple[str, str]:
 def _staging_folder(team: Team) -> Path:
     folder = places.data_places().root / "workspaces" / str(team.pk)
     places.make_way(folder)
-    _forget_old(folder.glob(".staging-*"))  # of processes that were killed in the middle
+    needed = unfinished.staging_of(folder)
+    _forget_old(old for old in folder.glob(".staging-*") if old.name not in needed)  # of processes that were killed
     staging = folder / f".staging-{uuid.uuid4().hex}"
     staging.mkdir(mode=0o700)
     return staging

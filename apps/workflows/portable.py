@@ -1,7 +1,9 @@
 """The parts of a workflow document that other apps own: each such app has a `portable.py`, found at the first use.
 
-It holds `SECTION` (the document's key, or the folder) and two functions: `load(workflow, document, by)` writes its rows
-inside the caller's transaction, of a document that was checked whole; `dump(workflow)` gives its part of an export, or
+It holds `SECTION` (the document's key, or the folder) and three functions. `prepare(workflow, sent)` does what takes
+time or is another store's business with the files in the folder `sent`, before the platform's transaction and outside
+of it: it holds when its block ends, and is taken back when the block raises. `load(workflow, document, by)` writes its
+rows inside that transaction, of a document that was checked whole; `dump(workflow)` gives its part of an export, or
 None when it has none. No secret leaves by it.
 """
 
@@ -10,6 +12,8 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from django.apps import apps
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 class Section(Protocol):
     SECTION: str
 
+    def prepare(self, workflow: Workflow, sent: Path, /) -> AbstractContextManager[None]: ...
+
     def load(self, workflow: Workflow, document: WorkflowDocument, by: User, /) -> None: ...
 
     def dump(self, workflow: Workflow, /) -> JsonValue: ...
@@ -35,6 +41,14 @@ class Section(Protocol):
 def sections() -> tuple[Section, ...]:
     """Every app's section, lowest app first."""
     return tuple(_found())
+
+
+def prepared(workflow: Workflow, sent: Path) -> ExitStack:
+    """What every section prepares, in one block."""
+    with ExitStack() as stack:
+        for section in sections():
+            stack.enter_context(section.prepare(workflow, sent))
+        return stack.pop_all()
 
 
 def _found() -> Iterator[Section]:

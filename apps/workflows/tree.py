@@ -2,22 +2,30 @@
 
 `code` and `requirements.txt` are swapped whole, by rename: an attempt that runs keeps the tree it has mounted. Of the
 folders that steps write to, what is there stays; only files that are not there yet are added.
+What will be changed is noted beside the files first, so that another process can take it back when this one is killed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
 
 from apps.workflows import places
-from apps.workflows.bundle import MAX_FILE_BYTES, Report
+from apps.workflows.bundle import Report
+from engine import keyfiles
 from engine.places import WorkflowPlaces
+from engine.sandbox.errors import FileRefused
 from engine.sandbox.files import Beneath
 
 STEP_FOLDERS = ("learnings", "knowledgebase", "assets")
+MIGRATIONS = "db/migrations"
+NOTE = "import.json"
+SWAPPED = ("code", "requirements.txt")
 
 
 def share(staging: Path) -> None:
@@ -25,6 +33,7 @@ def share(staging: Path) -> None:
     requirements = staging / "requirements.txt"
     if requirements.exists():
         places.give_to_runner(requirements, 0o640)
+    (staging / "code").mkdir(mode=0o700, exist_ok=True)
     for folder in ("code", *STEP_FOLDERS):
         top = staging / folder
         if not top.is_dir():
@@ -37,83 +46,129 @@ def share(staging: Path) -> None:
                 places.give_to_runner(path, 0o770 if path.stat().st_mode & 0o100 else 0o660)
 
 
+@dataclass
+class Note:
+    """What a swap changes, by names below the workflow's folder."""
+
+    staging: str
+    new: list[str] = field(default_factory=list)  # of SWAPPED, what was not there before and is sent
+    added: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)  # as they were, they lie in the staging folder
+
+
 class Swap:
-    """The change of one workflow's files; an exception inside its `with` puts everything back."""
+    """The change of one workflow's files, from `begin` to `undo` or `done`: that may be another process's."""
 
-    def __init__(self, staging: Path, target: WorkflowPlaces, report: Report) -> None:
-        self._staging = staging
+    def __init__(self, target: WorkflowPlaces, note: Note) -> None:
         self._target = target
-        self._report = report
-        self._undo: list[Callable[[], object]] = []
-        self._replaced = staging / "replaced"
+        self._note = note
+        self.staging = target.root.parent / note.staging
+        self._replaced = self.staging / "replaced"
 
-    def __enter__(self) -> Self:
-        return self
+    @classmethod
+    def begin(cls, staging: Path, target: WorkflowPlaces) -> Swap:
+        """From here on `found` finds it."""
+        swap = cls(target, Note(staging.name))
+        swap._write_down()
+        return swap
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self.undo()
+    @classmethod
+    def found(cls, target: WorkflowPlaces) -> Swap | None:
+        """The one that has begun and not ended."""
+        with suppress(FileNotFoundError):
+            return cls(target, Note(**json.loads(note_of(target).read_text())))
+        return None
 
-    def apply(self) -> None:
+    @property
+    def name(self) -> str:
+        """No other swap ever has it."""
+        return self._note.staging
+
+    def apply(self, report: Report) -> None:
+        self._look(report)
+        self._write_down()
         self._replaced.mkdir(mode=0o700)
-        self._replace("code", self._target.code)
-        self._replace("requirements.txt", self._target.requirements)
-        for name in STEP_FOLDERS:
-            self._add_missing(name)
-        self._add_missing("db/migrations", replace=True)
+        for name in self._note.replaced:
+            _copy(self._target.root / name, self._replaced / name)
+        for name in SWAPPED:
+            _move(self._target.root / name, self._replaced / name)
+            _move(self.staging / name, self._target.root / name)
+        for name in [*self._note.added, *self._note.replaced]:
+            self._put(name, (self.staging / name).read_bytes())
 
     def undo(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+        """Everything as it was. Safe to repeat, and to go on with where another process was killed in it."""
+        for name in SWAPPED:
+            here, old = self._target.root / name, self._replaced / name
+            if old.exists() or (name in self._note.new and not (self.staging / name).exists()):
+                _move(here, self.staging / f"undone-{name}")
+                _move(old, here)
+        for name in self._note.added:
+            with suppress(FileRefused), self._below(name) as (folder, relative):
+                folder.remove(relative)
+        for name in self._note.replaced:
+            if (self._replaced / name).exists():
+                self._put(name, (self._replaced / name).read_bytes())
+        note_of(self._target).unlink()
 
-    def keep_replaced(self) -> None:
-        """Set the old code aside for a while: an attempt that runs has it mounted and may import from it yet."""
+    def done(self) -> None:
+        """It holds: there is nothing to take back any more."""
+        self.set_aside()
+        note_of(self._target).unlink()
+
+    def set_aside(self) -> None:
+        """Keep the old code for a while: an attempt that runs has it mounted and may import from it yet."""
         old = self._replaced / "code"
         if old.exists() and any(old.iterdir()):
             places.make(self._target.root / "replaced", places.CLOSED)
-            old.rename(self._target.root / "replaced" / self._staging.name.lstrip("."))
+            old.rename(self._target.root / "replaced" / self._note.staging.lstrip("."))
 
-    def _replace(self, name: str, target: Path) -> None:
-        old, new = self._replaced / name, self._staging / name
-        if target.exists():
-            self._move(target, old)
-        if new.exists():
-            self._move(new, target)
-        elif name == "code":
-            places.make_shared(target, places.FIXED)
-            self._undo.append(lambda: shutil.rmtree(target))
+    def _write_down(self) -> None:
+        keyfiles.replace(note_of(self._target), json.dumps(asdict(self._note)))
 
-    def _add_missing(self, name: str, *, replace: bool = False) -> None:
-        """Steps write to these folders and may have planted links there: only the helper goes in."""
-        new, top = self._staging / name, self._target.root / name
-        if not new.is_dir():
-            return
-        with Beneath(top) as below:
-            for path in sorted(new.rglob("*")):
-                if path.is_file():
-                    self._add_file(below, path, path.relative_to(new).as_posix(), name, replace=replace)
+    def _look(self, report: Report) -> None:
+        """Steps write to their folders and may have planted links there: only the helper goes in."""
+        sent = [name for name in SWAPPED if (self.staging / name).exists()]
+        self._note.new = [name for name in sent if not (self._target.root / name).exists()]
+        for top in (*STEP_FOLDERS, MIGRATIONS):
+            if not (self.staging / top).is_dir():
+                continue
+            with Beneath(self._target.root / top) as below:
+                for relative in _files_below(self.staging / top):
+                    there = below.kind(relative) is not None
+                    known = report.kept if top != MIGRATIONS else self._note.replaced
+                    (known if there else self._note.added).append(f"{top}/{relative}")
 
-    def _add_file(self, below: Beneath, new: Path, relative: str, folder: str, *, replace: bool) -> None:
-        parent = os.path.dirname(relative)
-        if parent:
-            below.make_folder(parent)
-        there = below.kind(relative)
-        if there is not None and not replace:
-            self._report.kept.append(f"{folder}/{relative}")
-            return
-        root = below.root
-        old = below.read(relative, MAX_FILE_BYTES) if there is not None else None
-        below.write(relative, new.read_bytes(), 0o660 if folder in STEP_FOLDERS else 0o600)
-        self._undo.append(lambda: _put_back(root, relative, old))
+    def _put(self, name: str, data: bytes) -> None:
+        with self._below(name) as (folder, relative):
+            if parent := os.path.dirname(relative):
+                folder.make_folder(parent)
+            folder.write(relative, data, 0o600 if name.startswith(MIGRATIONS) else 0o660)
 
-    def _move(self, source: Path, target: Path) -> None:
+    @contextmanager
+    def _below(self, name: str) -> Iterator[tuple[Beneath, str]]:
+        top = next(top for top in (*STEP_FOLDERS, MIGRATIONS) if name.startswith(f"{top}/"))
+        with Beneath(self._target.root / top) as folder:
+            yield folder, name.removeprefix(f"{top}/")
+
+
+def note_of(target: WorkflowPlaces) -> Path:
+    """Where the note of a swap lies while there is one."""
+    return target.root / NOTE
+
+
+def _files_below(folder: Path) -> Iterator[str]:
+    return (path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _move(source: Path, target: Path) -> None:
+    if source.exists():
         source.rename(target)
-        self._undo.append(lambda: target.rename(source))
 
 
-def _put_back(root: Path, relative: str, old: bytes | None) -> None:
-    with Beneath(root) as below:
-        if old is None:
-            below.remove(relative)
-        else:
-            below.write(relative, old, 0o600)
+def _copy(source: Path, target: Path) -> None:
+    """Whole or not at all: what is there is put back by `undo`."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = target.with_name(f"{target.name}.part")
+    shutil.copyfile(source, part)
+    part.rename(target)

@@ -87,7 +87,7 @@ def test_it_ends_with_a_process_that_is_killed(workflow):
 
 def test_an_import_waits_for_the_gate_and_then_changes_nothing(workflow, monkeypatch):
     monkeypatch.setattr(gate, "PATIENCE_S", 0.05)
-    monkeypatch.setattr(gate.exclusive.__wrapped__, "__kwdefaults__", {"patience_s": 0.05})
+    monkeypatch.setattr(gate.exclusive.__wrapped__, "__kwdefaults__", {"patience_s": 0.05, "given_up": gate.never})
     with gate.shared(workflow), pytest.raises(GateBusy):
         import_workflow(
             workflow.team, workflow.owner, archives.zipped({"code/hello/main.py": "new"}, raw=document("gated"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from apps.runs.supervisor.cluster import Cluster
 from apps.runs.supervisor.reaper import Reaper
 from apps.runs.timing import CUT_S, HEARTBEAT_S, START_CLUSTER_S, STUCK_CLUSTER_S, SWEEP_S
 from apps.tools import closing
+from apps.workflows import unfinished
 from engine.sandbox import host, processes
 from engine.sandbox.errors import SandboxRefused
 
@@ -41,6 +43,7 @@ class Supervisor:
         self.stopping = False
         self._signals = 0
         self._leading = False
+        self._mending = threading.Thread()
         self._oldest: tuple[uuid.UUID, float] | None = None
         self._restart_at, self._deaths = 0.0, 0
         self._duties = [
@@ -50,6 +53,7 @@ class Supervisor:
             _Duty(1.0, self._watch_cluster),
             _Duty(5.0, rows.adopt_orphans),
             _Duty(5.0, self._seal),
+            _Duty(10.0, self._mend_imports),
             _Duty(60.0, self._tidy),
         ]
         whereabouts.work_for(self.row.pk)
@@ -125,6 +129,12 @@ class Supervisor:
         if self._leading:
             closing.finish_ended()
 
+    def _mend_imports(self) -> None:
+        """In a thread of its own: what a workflow brings may take a while, and nothing else waits for it."""
+        if self._leading and not self._mending.is_alive():
+            self._mending = threading.Thread(target=_mend_imports, name="mend-imports", daemon=True)
+            self._mending.start()
+
     def _tidy(self) -> None:
         self._end_half_launched()
         if self._leading:
@@ -177,6 +187,13 @@ class Supervisor:
             return False
         cluster.kill()
         return True
+
+
+def _mend_imports() -> None:
+    try:
+        unfinished.mend_all()
+    finally:
+        connection.close()
 
 
 class _Duty:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
-from contextlib import closing
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from apps.tools.errors import MigrationRefused, ToolFailure
+from apps.tools.errors import Code, MigrationRefused, ToolFailure
 from apps.tools.workflow_db.database import Connection, make
 from apps.tools.workflow_db.guard import RESERVED, Mode
 from apps.tools.workflow_db.sql import check_copies, statements_of, without_lead
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}\.sql")
 LARGEST = 1024 * 1024
-SECONDS = 60.0
+SECONDS = 60.0  # for all that one import applies: so long the workflow waits
 _NAME_IN_SQL = r"""(?:"(?:[^"]|"")*"|\[[^\]]*\]|`(?:[^`]|``)*`|[\w$]+)"""
 _ADDS_COLUMN = re.compile(rf"ALTER\s+TABLE\s+{_NAME_IN_SQL}(?:\s*\.\s*{_NAME_IN_SQL})?\s+ADD\b", re.IGNORECASE)
 
@@ -34,17 +35,43 @@ class Migration:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
-def apply(path: Path, migrations: Sequence[Migration], *, snapshots: Path, now: datetime) -> list[str]:
-    """Apply what is not applied yet, all in one transaction; returns the names. A snapshot first when rows may be lost.
+@contextmanager
+def applying(path: Path, migrations: Sequence[Migration], *, snapshots: Path, now: datetime) -> Iterator[list[str]]:
+    """Apply what is not applied yet, all in one transaction that ends with the block, whose value is the names.
 
-    Raises MigrationRefused, and the database is as it was: a file that was applied before has changed, or SQL fails.
+    A snapshot first when rows may be lost. Raises MigrationRefused, and the database is as it was: a file that was
+    applied before has changed, SQL fails, or all of it takes longer than SECONDS. So it is when the block raises.
     """
+    check(migrations)
     make(path)
     connection = Connection(path, mode=Mode.MIGRATE)
     try:
-        return _apply(path, connection, sorted(migrations, key=lambda each: each.name), snapshots, now)
+        if not _pending(connection, migrations):
+            yield []
+            return
+        with _writing(connection), ExitStack() as unless_done:
+            waiting = _pending(connection, migrations)
+            _run_all(connection, waiting)
+            snapshot = ""
+            if waiting and _may_lose_rows(path, connection.touched):
+                target = snapshots / f"{now:%Y%m%dT%H%M%S%fZ}-before-{waiting[0].name.removesuffix('.sql')}.sqlite3"
+                unless_done.callback(target.unlink, missing_ok=True)
+                _snapshot(path, target)
+                snapshot = target.name
+            _note(connection, waiting, snapshot)
+            yield [migration.name for migration in waiting]
+            unless_done.pop_all()
     finally:
         connection.close()
+
+
+@contextmanager
+def _writing(connection: Connection) -> Iterator[None]:
+    try:
+        with connection.writing():
+            yield
+    except ToolFailure as failed:
+        raise MigrationRefused(f"{failed.message} Nothing was applied. Try again.", status=409) from None
 
 
 def check(migrations: Sequence[Migration]) -> None:
@@ -61,24 +88,17 @@ def check(migrations: Sequence[Migration]) -> None:
         statements_of(migration.sql, name=migration.name)
 
 
-def _apply(
-    path: Path, connection: Connection, migrations: Sequence[Migration], snapshots: Path, now: datetime
-) -> list[str]:
-    check(migrations)
-    pending = _pending(connection, migrations)
-    if not pending:
-        return []
-    with connection.writing():
-        waiting = _pending(connection, pending)
-        for migration in waiting:
-            _run(connection, migration)
-        _check_reserved(connection)
-        snapshot = _snapshot(path, snapshots, pending[0].name, now) if _may_lose_rows(path, connection.touched) else ""
-        for migration in waiting:
-            connection.for_platform(
-                connection.statements.add_migration, (migration.name, migration.digest, snapshot or None)
-            )
-    return [migration.name for migration in pending]
+def _run_all(connection: Connection, migrations: Sequence[Migration]) -> None:
+    until = time.monotonic() + SECONDS
+    for migration in migrations:
+        _run(connection, migration, until)
+    _check_reserved(connection)
+
+
+def _note(connection: Connection, migrations: Sequence[Migration], snapshot: str) -> None:
+    for migration in migrations:
+        row = (migration.name, migration.digest, snapshot or None)
+        connection.for_platform(connection.statements.add_migration, row)
 
 
 def _pending(connection: Connection, migrations: Sequence[Migration]) -> list[Migration]:
@@ -92,20 +112,22 @@ def _pending(connection: Connection, migrations: Sequence[Migration]) -> list[Mi
     return [migration for migration in migrations if migration.name not in applied]
 
 
-def _run(connection: Connection, migration: Migration) -> None:
+def _run(connection: Connection, migration: Migration, until: float) -> None:
     for number, statement in enumerate(statements_of(migration.sql, name=migration.name), start=1):
         touched = set(connection.touched)
         try:
             check_copies(statement)
-            with connection.for_caller(SECONDS) as raw:
-                raw.execute(statement).fetchall()
+            with connection.for_caller(until - time.monotonic()) as raw:
+                for _ in raw.execute(statement):  # its rows are nobody's, and may be without end
+                    pass
             if _ADDS_COLUMN.match(without_lead(statement)):
                 connection.touched.intersection_update(touched)
         except ToolFailure as failed:
-            raise MigrationRefused(
-                f"db/migrations/{migration.name}, statement {number}: {failed.message} {failed.hint}".strip()
-                + " Nothing was applied."
-            ) from None
+            told = f"{failed.message} {failed.hint}".strip()
+            if failed.code == Code.LIMIT_EXCEEDED and time.monotonic() > until:
+                told = f"The migrations of one import have {SECONDS:g} s, which were over. Do it in several imports."
+            where = f"db/migrations/{migration.name}, statement {number}"
+            raise MigrationRefused(f"{where}: {told} Nothing was applied.") from None
 
 
 def _check_reserved(connection: Connection) -> None:
@@ -127,14 +149,12 @@ def _may_lose_rows(path: Path, touched: Collection[str]) -> bool:
         return any(raw.execute(f'SELECT EXISTS (SELECT 1 FROM "{name}")').fetchone()[0] for name in held)  # noqa: S608
 
 
-def _snapshot(path: Path, snapshots: Path, name: str, now: datetime) -> str:
+def _snapshot(path: Path, target: Path) -> None:
     """The database as it was before the open transaction."""
-    snapshots.mkdir(parents=True, exist_ok=True, mode=0o700)
-    target = snapshots / f"{now:%Y%m%dT%H%M%S%fZ}-before-{name.removesuffix('.sql')}.sqlite3"
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with closing(_before(path)) as raw, closing(sqlite3.connect(target)) as copy:
         raw.backup(copy)
     target.chmod(0o600)
-    return target.name
 
 
 def _before(path: Path) -> sqlite3.Connection:
