@@ -66,12 +66,13 @@ def answer_refusal(refusal: Refusal) -> Answer:
 
 def _settle_alone(one: Judged, files: DeliveryFiles) -> Answer:
     try:
-        return _settle_again(one, files)
+        try:
+            return _settle_again(one, files)
+        except IntegrityError:
+            # PostgreSQL only: a copy that came at the same moment was first, and is known by now.
+            return _settle_again(one, files)
     except Refused as wrong:
         return _refuse(one, refusal_of(wrong))
-    except IntegrityError:
-        # PostgreSQL only: a copy that came at the same moment was first, and is known by now.
-        return _settle_again(one, files)
     except Exception as wrong:
         if _nothing_can_be_stored(wrong):
             raise

@@ -96,6 +96,23 @@ def test_one_bad_delivery_of_a_batch_harms_no_other():
     assert [answer.status_code for answer in answers] == [202, 400, 202, 400]
 
 
+def test_what_the_database_refuses_of_one_delivery_harms_no_other_of_its_batch():
+    sender = make_hook()
+    first_bad = "CREATE UNIQUE INDEX poison ON webhooks_delivery ((CASE WHEN external_id LIKE 'bad-%' THEN 1 END))"
+    with connection.cursor() as cursor:
+        cursor.execute(first_bad)  # of all that are bad it takes one
+    try:
+        answers = burst(sender, [(payload(), delivery) for delivery in ("d-1", "bad-1", "bad-2", "d-2")])
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP INDEX poison")
+    assert [answer.status_code for answer in answers] == [202, 202, 500, 202]
+    made = {answer.json()["run_id"] for answer in answers if answer.status_code == 202}
+    assert {str(pk) for pk in Run.objects.values_list("pk", flat=True)} == made
+    folder = places.places_of(sender.trigger.workflow).delivery("x").parent
+    assert {path.stem for path in folder.iterdir()} == made
+
+
 def test_the_door_puts_the_pieces_of_a_body_together():
     sender, body = make_hook(), payload()
     pieces = [body[start : start + 7000] for start in range(0, len(body), 7000)]
