@@ -57,7 +57,7 @@ def key(value: Any) -> Any:
 
 
 def _prepared(field: Field[Any, Any], value: Any, real: BaseDatabaseWrapper) -> Any:
-    if value is None or (type(value) is str and isinstance(field, CharField | TextField)):
+    if value is None or (type(value) is str and type(field) in {CharField, TextField}):
         return value  # what the field would come to as well, after some calls
     return field.get_db_prep_save(value, real)
 

@@ -22,9 +22,9 @@ from apps.workflows import graph_svg
 from apps.workflows.importing import CODE_CHANGED
 from apps.workflows.models import Group, PlanRevision, Secret, Variable, Workflow
 from apps.workflows.places import places_of
-from engine.json_values import indented
+from engine.json_values import indented, readable
 from engine.sandbox.errors import FileRefused
-from engine.sandbox.files import Beneath, Entry
+from engine.sandbox.files import Beneath
 from engine.sandbox.tree import Kind
 
 LISTED = 60
@@ -115,10 +115,11 @@ def code(workflow: Workflow, path: str) -> dict[str, Any]:
     """The files of the code tree, and the one asked for (else the first entry point)."""
     try:
         with Beneath(places_of(workflow).code) as folder:
-            files = [entry for entry in folder.listing(most=FILES * 10) if entry.kind is Kind.FILE][:FILES]
+            found = [entry.relative for entry in folder.listing(most=FILES * 10) if entry.kind is Kind.FILE][:FILES]
+            files = [readable(name) for name in found]  # a name that is no text is shown; nothing opens under it
             return {"files": files, "file": _file(folder, path or _first(files))}
     except FileRefused as refused:
-        return {"files": [], "file": CodeFile("", (), str(refused))}
+        return {"files": [], "file": CodeFile("", (), readable(str(refused)))}
 
 
 def variables(workflow: Workflow, failed: Failed | None = None) -> dict[str, Any]:
@@ -181,9 +182,9 @@ def _listed(workflow: Workflow) -> Listed:
     return Listed(workflow, listing.bars(rows), rows[0] if rows else None)
 
 
-def _first(files: list[Entry]) -> str:
-    entry_points = [entry.relative for entry in files if entry.relative.endswith("/main.py")]
-    return next(iter(entry_points or [entry.relative for entry in files]), "")
+def _first(files: list[str]) -> str:
+    entry_points = [name for name in files if name.endswith("/main.py")]
+    return next(iter(entry_points or files), "")
 
 
 def _file(folder: Beneath, path: str) -> CodeFile:

@@ -111,8 +111,8 @@ def others(run: Run, attempt: Attempt) -> list[Attempt]:
     rows = Attempt.objects.filter(
         step_run__run__workflow_id=run.workflow_id, step_run__step_id=attempt.step_run.step_id
     ).exclude(pk=attempt.pk)
-    newest = rows.exclude(contract=None).select_related("step_run__run").order_by("-step_run__run__queued_at", "-queued_at")
-    return list(newest[:ATTEMPTS_OFFERED])
+    newest = rows.exclude(contract=None).order_by("-step_run__run__queued_at", "-queued_at")
+    return list(newest.select_related("step_run__run")[:ATTEMPTS_OFFERED])
 
 
 def difference(attempt: Attempt, other: Attempt) -> list[contract.Change]:

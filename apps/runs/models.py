@@ -11,6 +11,7 @@ from django.db import models
 
 from apps.accounts import access
 from apps.accounts.models import Team, User
+from apps.fields import FoundJson, FoundText
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
 from engine.states import TERMINAL, RunStatus, StepStatus
@@ -103,7 +104,7 @@ class Run(models.Model):
     workflow = models.ForeignKey(Workflow, on_delete=models.CASCADE, related_name="runs", db_index=False)
     scope = models.CharField(max_length=4, choices=Scope.choices, default=Scope.RUN)
     status = models.CharField(max_length=16, default=RunStatus.QUEUED)
-    reason = models.TextField(blank=True, help_text="Why it is not running, or why it ended as it did.")
+    reason = FoundText(blank=True, help_text="Why it is not running, or why it ended as it did.")
     reason_code = models.CharField(max_length=32, blank=True)
     entry_path = models.CharField(max_length=10)
     trigger_name = models.CharField(max_length=120, blank=True)
@@ -204,10 +205,10 @@ class StepRun(models.Model):
     title = models.CharField(max_length=200)
     position = models.PositiveIntegerField()
     status = models.CharField(max_length=16, default=StepStatus.PENDING)
-    reason = models.TextField(blank=True)
-    decision = models.JSONField(null=True, help_text="Of a branch: the route, and where the decision came from.")
+    reason = FoundText(blank=True)
+    decision = FoundJson(null=True, help_text="Of a branch: the route, and where the decision came from.")
     reused_from = models.UUIDField(null=True, help_text="The attempt of the earlier run whose outputs were copied in.")
-    reused_files = models.JSONField(
+    reused_files = FoundJson(
         null=True, help_text="Of a reused step: what was copied in, as {path, bytes, sha256}; null until it was."
     )
     started_at = models.DateTimeField(null=True)
@@ -230,20 +231,18 @@ class Attempt(models.Model):
     plan_revision = models.PositiveIntegerField()
     outcome = models.CharField(max_length=20, blank=True, help_text="Empty while it runs; BEHAVIOUR 5's words after.")
     reason = models.CharField(max_length=64, blank=True, help_text="The reason below the outcome.")
-    detail = models.TextField(blank=True, help_text="For people: what happened and what to do. Masked.")
+    detail = FoundText(blank=True, help_text="For people: what happened and what to do. Masked.")
     exit_code = models.IntegerField(null=True)
-    contract = models.JSONField(null=True, help_text="The resolved contract, without any secret value.")
-    policy = models.JSONField(null=True, help_text="What the sandbox let it touch.")
+    contract = FoundJson(null=True, help_text="The resolved contract, without any secret value.")
+    policy = FoundJson(null=True, help_text="What the sandbox let it touch.")
     fingerprint = models.CharField(max_length=64, blank=True)
     inputs_digest = models.CharField(max_length=64, blank=True)
     code_digest = models.CharField(max_length=64, blank=True)
     code_digest_end = models.CharField(max_length=64, blank=True)
-    findings = models.JSONField(default=list, help_text="What preflight found, advice too.")
-    validation = models.JSONField(null=True)
-    claims = models.JSONField(default=dict, help_text="What the script said of itself: refusal, concerns, exception.")
-    outputs = models.JSONField(
-        default=list, help_text="The files it left: path, bytes, sha256, and what is wrong with them."
-    )
+    findings = FoundJson(default=list, help_text="What preflight found, advice too.")
+    validation = FoundJson(null=True)
+    claims = FoundJson(default=dict, help_text="What the script said of itself: refusal, concerns, exception.")
+    outputs = FoundJson(default=list, help_text="The files it left: path, bytes, sha256, and what is wrong with them.")
     seal = models.JSONField(null=True, help_text="Of the log: lines, bytes, sha256, produced and kept.")
     host = models.CharField(max_length=120, blank=True)
     pid = models.PositiveIntegerField(null=True, help_text="The sandbox's outermost process.")
@@ -271,8 +270,8 @@ class RunEvent(models.Model):
     seq = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=32)
     at = models.DateTimeField()
-    ids = models.JSONField(default=dict)
-    data = models.JSONField(default=dict, help_text="At most 4 KB, never a secret.")
+    ids = FoundJson(default=dict)
+    data = FoundJson(default=dict, help_text="At most 4 KB, never a secret.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_a_sequence_number")]

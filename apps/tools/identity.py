@@ -141,6 +141,8 @@ def _check_access(caller: Caller, authority: SessionFacts) -> None:
 
 def _fits_several(name: str) -> bool:
     """True when the text fits two live sessions, by name or by the beginning of an id: then it names neither."""
+    if not name.isprintable():  # no session is called so, and no database can be asked
+        return False
     live = ToolSession.objects.live()
     fits = set(live.filter(name=name).values_list("pk", flat=True)[:2])
     beginning = name.lower()

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from apps.accounts.models import Team
+from apps.fields import FoundJson
 from apps.workflows.models import Workflow
 from engine.ids import uuid7
 
@@ -155,7 +156,7 @@ class Receipt(models.Model):
     tool = models.CharField(max_length=64)
     argument_digest = models.CharField(max_length=64)
     state = models.CharField(max_length=10, choices=State.choices)
-    result = models.JSONField(null=True)
+    result = FoundJson(null=True)
     made_at = models.DateTimeField()
     settled_at = models.DateTimeField(null=True)
 

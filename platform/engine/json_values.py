@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NoReturn
 
 from pydantic import JsonValue
@@ -154,6 +154,15 @@ def indented(value: Any) -> str:
 
 _in_order = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def readable(value: Any) -> Any:
+    """A JSON value whose texts any database keeps and any page shows: NUL as its picture, half a pair as a mark."""
+    if isinstance(value, str):
+        return value.replace("\0", "\u2400").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, Mapping):
+        return {readable(key): readable(inner) for key, inner in value.items()}
+    return [readable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _encoded(value: Any, encoder: json.JSONEncoder) -> bytes:

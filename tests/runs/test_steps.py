@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connections
+from django.test import Client
 
 from apps.runs import actions, fragments, tasks
 from apps.runs.listening import Listening
@@ -266,6 +267,32 @@ import multiprocessing
 with multiprocessing.Pool(2) as pool:
     print(sum(pool.map(abs, range(-5, 5))))
 """
+
+
+ODD_TEXTS = r"""
+import os, sys
+shared = b"/pulse/code/shared"
+os.makedirs(shared + b"/\xfe", exist_ok=True)
+for name in (b"/\xff.py", b"/\xff.pth", b"/\xfe/main.py", b"/\xed\xa0\x80.bin"):
+    open(shared + name, "wb").close()
+sys.stdout.buffer.write(b"CONCERN: a\0b \xed\xa0\x80\n")
+"""
+
+
+@pytest.mark.databases
+def test_names_and_texts_that_no_database_keeps_end_no_run_and_break_no_page(cast: Cast) -> None:
+    code = {"code/one/main.py": ODD_TEXTS, "code/shared/helper.py": ""}
+    workflow = make(cast, [factories.step("one")], code)
+    runs = [carried(start(workflow)), carried(start(workflow))]
+    assert [run.status for run in runs] == ["succeeded", "succeeded"]
+    viewer = Client()
+    viewer.force_login(cast.viewer)
+    of_workflow = f"/t/{cast.team.slug}/workflows/{workflow.slug}/"
+    pages = [f"/runs/{run.pk}/?step=one&tab={tab}" for run in runs for tab in ("log", "timeline", "graph", "result")]
+    pages += [f"/runs/{run.pk}/fragments/{name}/?step=one" for run in runs for name in ("head", "contract", "result")]
+    pages += [f"{of_workflow}code/", f"{of_workflow}code/?file=shared/%EF%BF%BD.py", of_workflow]
+    assert {page: status for page in pages if (status := viewer.get(page).status_code) != 200} == {}
+    assert "a\u2400b" in Attempt.objects.get(step_run__run=runs[0]).claims["concerns"][0]
 
 
 @pytest.mark.databases

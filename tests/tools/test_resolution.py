@@ -132,7 +132,7 @@ def test_a_token_or_a_secret_given_as_a_session_is_kept_nowhere(workflow, caplog
     workflows.set_secret(workflow.team, name="WORD", value="open-sesame-open", by=workflow.owner)
     step, chat = world.open_step(world.open_run(workflow)), world.open_client(workflow, kind="chat")
     with world.client_of(step) as client:
-        for named in (step.token, chat.token, "open-sesame-open", "b3BlbnNlc2FtZW9wZW5zZXNhbWU", "0" * 32):
+        for named in (step.token, chat.token, "open-sesame-open", "b3BlbnNlc2FtZW9wZW5zZXNhbWU", "0" * 32, "a\0b"):
             assert code_of(client.call("query_workflow_db", {"sql": "SELECT 1"}, session=named)) == "not_owner"
             row = OwnershipDiagnostic.objects.order_by("-at")[0]
             assert row.tool_session.startswith("unknown-")

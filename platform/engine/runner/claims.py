@@ -98,9 +98,4 @@ def _refusal(text: str) -> dict[str, str] | None:
         return None
     if not isinstance(parsed, dict):
         return None
-    return {name: _storable(str(parsed.get(name) or "")[:_LONGEST]) for name in _FIELDS}
-
-
-def _storable(text: str) -> str:
-    """JSON can spell what no database keeps: NUL, and half of a surrogate pair."""
-    return text.replace("\0", "\u2400").encode("utf-8", "replace").decode("utf-8")
+    return {name: str(parsed.get(name) or "")[:_LONGEST] for name in _FIELDS}
