@@ -14,19 +14,18 @@ from django.utils import timezone
 
 from apps import rows
 from apps.accounts import access
-from apps.accounts.access import Permission
 from apps.accounts.models import User
 from apps.accounts.roles import Role
 from apps.tools import catalogue, closing, driver
 from apps.tools.errors import Code, SessionRefused
 from apps.tools.models import ToolSession
+from apps.tools.rights import AUTHORITIES, required_permission
 from apps.workflows.models import Workflow
 from engine.document.release import ACCESS
 
 TOKEN_MARK = "pst_"  # noqa: S105
 Kind = ToolSession.Kind
 State = ToolSession.State
-AUTHORITIES = frozenset({Kind.RUN, Kind.CHAT, Kind.CREW, Kind.MCP, Kind.API})
 
 
 @dataclass(frozen=True)
@@ -234,16 +233,6 @@ def _check_rights(kind: Kind, user: User, role: Role | None, db_access: str) -> 
             status=403,
             code=Code.PERMISSIONS_CHANGED,
         )
-
-
-def required_permission(kind: str, db_access: str) -> Permission:
-    """What the acting user must be allowed, when a session is opened and at each of its calls.
-
-    Runs act with their owner's rights; a client's session that may write needs what editing needs.
-    """
-    if kind in (Kind.CHAT, Kind.CREW, Kind.MCP, Kind.API) and db_access != "read-write":
-        return Permission.RUN
-    return Permission.EDIT
 
 
 def _end(where: str, subject: Sequence[UUID], reason: str, now: datetime | None) -> list[UUID]:

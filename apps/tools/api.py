@@ -20,6 +20,7 @@ from apps.tools.envelope import Call, Envelope, failure
 from apps.tools.errors import Code, SessionRefused
 from apps.tools.http_desk import HttpDesk
 from apps.tools.models import ToolSession
+from apps.tools.rights import required_permission
 from apps.workflows.access import workflow_in
 from engine.document.release import ACCESS
 from engine.ids import uuid7
@@ -124,7 +125,7 @@ def call_tool(request: HttpRequest, tool: str) -> HttpResponse:
 def open_session(request: HttpRequest, body: SessionIn) -> Status[dict[str, Any]]:
     """A chat or api session on a workflow, with its own allow list. Its token is in this answer and nowhere else."""
     db_access = _db_access(body.tools)
-    caller = api_base.require(request, actions.required_permission(body.kind, db_access))
+    caller = api_base.require(request, required_permission(body.kind, db_access))
     workflow = workflow_in(caller.team, body.workflow)
     with transaction.atomic():
         opened = actions.open_session(

@@ -14,10 +14,11 @@ from uuid import UUID
 
 from apps.accounts import access
 from apps.accounts.roles import Role
-from apps.tools import actions, catalogue, driver
+from apps.tools import catalogue, driver
 from apps.tools.catalogue import Tool
 from apps.tools.errors import Code
 from apps.tools.models import ToolSession
+from apps.tools.rights import AUTHORITIES, required_permission
 
 LIVE = ToolSession.State.LIVE
 
@@ -112,7 +113,7 @@ def _check_named(caller: Caller, named: Iterable[str], listener: UUID | None) ->
 
 def _authority(caller: Caller) -> SessionFacts:
     session, parent = caller.session, caller.parent
-    if session.kind in actions.AUTHORITIES and session.parent_id is None:
+    if session.kind in AUTHORITIES and session.parent_id is None:
         return session
     if parent is None or not _is_parent_of(parent, session):
         raise Rejected(Code.NOT_REGISTERED, caller)
@@ -124,8 +125,8 @@ def _authority(caller: Caller) -> SessionFacts:
 def _is_parent_of(parent: SessionFacts, child: SessionFacts) -> bool:
     """The row says so, and nothing in it contradicts: one workflow, one user, one run."""
     return (
-        parent.kind in actions.AUTHORITIES
-        and child.kind not in actions.AUTHORITIES
+        parent.kind in AUTHORITIES
+        and child.kind not in AUTHORITIES
         and parent.workflow_id == child.workflow_id
         and parent.acting_user_id == child.acting_user_id
         and (parent.run_id is None or parent.run_id == child.run_id)
@@ -133,7 +134,7 @@ def _is_parent_of(parent: SessionFacts, child: SessionFacts) -> bool:
 
 
 def _check_access(caller: Caller, authority: SessionFacts) -> None:
-    needed = actions.required_permission(authority.kind, caller.db_access)
+    needed = required_permission(authority.kind, caller.db_access)
     role = Role(caller.role) if caller.role and caller.user_is_active else None
     if not access.allowed(role, needed):
         raise Rejected(Code.PERMISSIONS_CHANGED, caller, authority)
