@@ -26,12 +26,20 @@ logger = logging.getLogger(__name__)
 
 
 def call(given: Call, desk: Desk) -> Envelope:
-    """Serve one call: admit it, do it, write its row, and only then answer. Never raises for what a caller did."""
+    """Serve one call: admit it, do it, write its row, and only then answer. Never raises for what a caller did.
+
+    Once a mutation of that id may have happened, what fails is answered `unknown`.
+    """
+    service = _Service(given, desk)
     try:
-        return _Service(given, desk).serve()
-    except DatabaseError:
-        logger.exception("The platform's database failed during a call of %s", _shown(given.tool))
+        return service.serve()
+    except Exception as fault:
+        if not service.may_have_happened and not isinstance(fault, DatabaseError):
+            raise
+        logger.exception("The platform failed during a call of %s", service.tool)
         connection.close()
+        if service.may_have_happened:
+            return failure(Code.UNKNOWN, "The platform failed during the call.", _READ_RECEIPT)
         return failure(Code.UNAVAILABLE, "The platform's database did not answer.", _READ_RECEIPT)
 
 
@@ -48,6 +56,7 @@ class _Service:
         self.verdict = ALLOWED
         self.outcome = str(State.REFUSED)
         self.error_code = ""
+        self.may_have_happened = False
 
     def serve(self) -> Envelope:
         given = self.given
@@ -68,6 +77,7 @@ class _Service:
     def _admitted(self, grant: Grant) -> Envelope:
         session = grant.caller.session
         earlier = self.desk.earlier(session.id, self.given.call_id)
+        self.may_have_happened = earlier is not None and grant.tool.mutates
         if earlier is not None and earlier.argument_digest == self.digest:
             return self._replay(grant, earlier)
         envelope = self._conflict() if earlier is not None else self._do(grant)
@@ -97,7 +107,9 @@ class _Service:
         return self._mutate(grant, work) if grant.tool.mutates else self._execute(grant, work)
 
     def _mutate(self, grant: Grant, work: Work) -> Envelope:
-        if not receipts.intend(work):
+        is_new = receipts.intend(work)
+        self.may_have_happened = True
+        if not is_new:
             return self._made_before(grant)
         envelope = self._execute(grant, work)
         if envelope.success:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from uuid import UUID
 
 from django.core.cache import cache
+from django.db import connection
 
 from apps.tools import ledger
 from apps.tools.desk import Answer
@@ -15,6 +17,7 @@ from apps.tools.models import ToolCall
 from apps.tools.work import Databases
 
 CALLS_A_MINUTE = 6000
+logger = logging.getLogger(__name__)
 
 
 class HttpDesk:
@@ -38,7 +41,7 @@ class HttpDesk:
     def earlier(self, session_id: UUID, call_id: UUID) -> Answer | None:
         row = (
             ToolCall.objects.filter(session_id=session_id, call_id=call_id, verdict="allowed")
-            .exclude(error_code__in=["busy", "unavailable"])
+            .exclude(error_code__in=["busy", "unavailable", "call_conflict"])
             .order_by("seq")
             .values_list("argument_digest", flat=True)
             .first()
@@ -49,12 +52,18 @@ class HttpDesk:
         """The ledger remembers."""
 
     def append(self, session_id: UUID, entry: Entry) -> None:
+        """The row is safe once it is in the journal: an import that fails fails no call and is made up for later."""
         chain = ledger.chain_of(session_id)
         if chain is None or chain.is_sealed:
             raise JournalClosed("The chain of this session is sealed.")
         opened = chain.open()
         try:
-            ledger.import_row(session_id, opened, opened.append(entry))
+            row = opened.append(entry)
+            try:
+                ledger.import_row(session_id, opened, row)
+            except Exception:
+                logger.exception("A row of a journal could not be imported; it will be tried again")
+                connection.close_if_unusable_or_obsolete()
         finally:
             opened.close()
 

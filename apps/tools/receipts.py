@@ -111,14 +111,19 @@ def _mark(receipt: Receipt) -> Mark:
 
 
 def settle_answered(rows: Sequence[Row]) -> None:
-    """Receipts of calls that were answered or read back, as their rows say. Inside the import's transaction."""
-    by_state: dict[str, list[UUID]] = defaultdict(list)
-    for row in rows:
-        tool = find(row.entry.tool)
-        if row.entry.verdict == "allowed" and row.entry.outcome in SETTLED_OUTCOMES and (tool is None or tool.mutates):
-            by_state[row.entry.outcome].append(UUID(row.entry.call_id))
-    for state, ids in by_state.items():
-        unsettled = Receipt.objects.filter(pk__in=ids, state__in=[State.INTENT, State.UNKNOWN])
+    """Receipts of calls that were answered or read back, as their rows say. Inside the import's transaction.
+
+    A refusal for the id alone says nothing of the call that had it first.
+    """
+    by_state: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
+    for entry in (row.entry for row in rows):
+        tool = find(entry.tool)
+        if entry.verdict != "allowed" or entry.error_code == Code.CALL_CONFLICT or (tool and not tool.mutates):
+            continue
+        if entry.outcome in SETTLED_OUTCOMES:
+            by_state[UUID(entry.session_id), entry.outcome].append(UUID(entry.call_id))
+    for (session_id, state), ids in by_state.items():
+        unsettled = Receipt.objects.filter(pk__in=ids, session_id=session_id, state__in=[State.INTENT, State.UNKNOWN])
         unsettled.update(state=state, settled_at=timezone.now())
 
 
