@@ -129,6 +129,12 @@ def check_start(*, workflow: Workflow, **facts: Unpack[StartFacts]) -> Admitted:
     return _admit(workflow, facts, definition.of)
 
 
+def variable_size(value: JsonValue) -> int:
+    """Bytes of a variable's value, as text."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 def is_full(whole: Definition, *, besides: int = 0) -> bool:
     """Whether the workflow rejects what it can't run at once, and can't run more at once. `besides`: starts not stored.
 
@@ -256,7 +262,7 @@ def _bad_variables(whole: Definition, given: Inputs) -> list[Field]:
         if name not in whole.variables:
             known = ", ".join(sorted(whole.variables)) or "none"
             problems.append(Field(f"variables.{name}", f"is no variable of the workflow (it has: {known})"))
-        elif len(_as_text(value).encode()) > VARIABLE_MAX_BYTES:
+        elif variable_size(value) > VARIABLE_MAX_BYTES:
             problems.append(Field(f"variables.{name}", f"is larger than {VARIABLE_MAX_BYTES // 1024} KiB"))
     return problems
 
@@ -342,7 +348,3 @@ def _environment_refused(code: str, step: Step, refused: environment.ValueRefuse
     path = {"VAR": f"variables.{name}", "SECRET": f"secrets.{name}"}.get(kind, f"parameters.{step.id}")
     why = str(refused).removeprefix(f"{refused.name} ").rstrip(".")
     return RunRefused(400, code, f"Step {step.id}: {refused} No run was made. {cure}", [Field(path, why)])
-
-
-def _as_text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from apps.runs.starting import VARIABLE_MAX_BYTES, variable_size
 from apps.webhooks.errors import BadMapping, BadVariable
 
-LARGEST_VARIABLE = 16 * 1024
 _ABSENT: Any = object()
 
 
@@ -66,10 +66,9 @@ def check_variables(variables: Mapping[str, Any], allowed: tuple[str, ...]) -> N
                 f"The variable {name[:80]!r} is not one that this trigger may set. No run was made."
                 " List it in the trigger's allowed_variables."
             )
-        size = len((value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "surrogatepass"))
-        if size > LARGEST_VARIABLE:
+        if (size := variable_size(value)) > VARIABLE_MAX_BYTES:
             raise BadVariable(
-                f"The variable {name!r} has {size} bytes; {LARGEST_VARIABLE} are allowed. No run was made.",
+                f"The variable {name!r} has {size} bytes; {VARIABLE_MAX_BYTES} are allowed. No run was made.",
                 code="variable_too_large",
             )
 

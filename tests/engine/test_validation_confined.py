@@ -55,7 +55,7 @@ def longest_silence(work) -> float:
 )
 def test_rules_without_end_are_faulty_and_hold_no_other_thread_up(data, rule):
     found = []
-    silence = longest_silence(lambda: found.append(check(data, rule, cpu_seconds=2.0)))
+    silence = longest_silence(lambda: found.append(check(data, rule, cpu_seconds=1.0)))
     assert found[0].status is Status.FAULTY
     assert confined.running.CURE in found[0].summary()
     assert silence < 1.5
