@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from typing import Any
 
 from django.db import transaction
 
@@ -10,11 +10,11 @@ from apps.runs import outputs
 from apps.runs.errors import RunRefused
 from apps.runs.models import Attempt, Run, StepRun
 from apps.workflows import places
-from engine.sandbox import files
-from engine.sandbox.errors import FileRefused
+from engine import digests
+from engine.sandbox import takeover
+from engine.sandbox.errors import Absent, FileRefused
+from engine.sandbox.takeover import Kept
 from engine.states import StepStatus
-
-FILE_MAX_BYTES = 4 * 1024**3
 
 
 def copy_in(run: Run) -> None:
@@ -49,16 +49,34 @@ def _attempt(step: StepRun) -> Attempt | None:
 
 
 def _copy(step: StepRun, source: Attempt) -> list[dict[str, object]]:
-    origin, target = outputs.of_attempt(source), outputs.folder(step, outputs.COPIED_IN)
+    """What the source left, as its row has it: copied and compared, or with the problem that keeps it away."""
+    target = outputs.folder(step, outputs.COPIED_IN)
     places.make_way(target.root)
-    places.make_shared(target.out)
-    copied: list[dict[str, object]] = []
-    with files.Beneath(origin.out) as old, files.Beneath(target.out) as new:
-        for entry in old.listing():
-            if entry.kind == "folder":
-                with contextlib.suppress(FileRefused):
-                    new.make_folder(entry.relative)
-            elif entry.kind == "file":
-                made = new.copy_in(old, entry.relative, entry.relative, FILE_MAX_BYTES)
-                copied.append({"path": entry.relative, "bytes": made.size, "sha256": made.sha256})
-    return copied
+    try:
+        with takeover.bring(outputs.of_attempt(source), target, places.runner_gid()) as kept:
+            return [_compared(step, kept, said) for said in source.outputs]
+    except OSError as error:
+        raise RunRefused(
+            503,
+            "outputs_not_copied",
+            f"The outputs of {step.step_id} of the earlier run could not be copied ({error.strerror})."
+            " Nothing was started. Rerun when that is mended.",
+        ) from error
+
+
+def _compared(step: StepRun, kept: Kept, said: dict[str, Any]) -> dict[str, object]:
+    found = {name: said[name] for name in ("path", "bytes", "sha256")}
+    if said["problem"]:
+        return {**found, "problem": said["problem"]}
+    try:
+        same = digests.of_file(kept, said["path"], said["bytes"]) == said["sha256"]
+    except FileRefused as refused:
+        same = isinstance(refused, Absent) and said["contains_secret"]  # in its name, which is not told
+    if not same:
+        raise RunRefused(
+            409,
+            "outputs_changed",
+            f"{said['path']} of {step.step_id} is not what the earlier run left. Nothing was started."
+            " Rerun from an earlier step.",
+        )
+    return found

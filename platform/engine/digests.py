@@ -15,6 +15,7 @@ from typing import Any
 from engine import json_values
 from engine.sandbox.errors import FileRefused, TooLarge
 from engine.sandbox.files import Beneath, Entry
+from engine.sandbox.takeover import Kept
 from engine.sandbox.tree import Kind
 
 LARGEST_READ = 64 * 1024 * 1024
@@ -65,7 +66,7 @@ def never() -> bool:
     return False
 
 
-def of_file(folder: Beneath, name: str, limit: int, stopped: Callable[[], bool] = never) -> str:
+def of_file(folder: Beneath | Kept, name: str, limit: int, stopped: Callable[[], bool] = never) -> str:
     """SHA-256 of a plain file below `folder`. TooLarge when it has, or gets while it is read, more than `limit`."""
     digest, left = hashlib.sha256(), limit
     with folder.open(name, limit) as file:

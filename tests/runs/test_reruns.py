@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from apps.accounts.errors import Refused
-from apps.runs import actions, inputs, tasks
+from apps.runs import actions, inputs, outputs, tasks
 from apps.runs.models import Attempt, Run
 from apps.workflows import places
 from apps.workflows.models import Workflow
@@ -129,6 +132,73 @@ def test_outputs_that_are_gone_end_the_rerun_with_that_reason(broken: tuple[Work
     Run.objects.filter(pk=old.pk).update(artifacts_expired=True)
     tasks.advance_run(str(new.pk))
     assert (fresh(new).status, fresh(new).reason_code) == ("failed", "artifacts_expired")
+
+
+ODD = """
+import os
+os.chdir(os.environ["STEP_OUTPUT_DIR"])
+open("made.txt", "w").write("made")
+os.link("made.txt", "twin"); os.link("made.txt", "gone"); os.unlink("made.txt"); os.unlink("gone")
+os.rename("twin", "made.txt")
+open("h", "w").write("x"); os.link("h", "h2")
+open("two\\nlines", "w").write("x"); open(b"\\xff", "w").write("x"); open("n" * 230, "w").write("x")
+os.mkfifo("pipe"); os.symlink("/etc/passwd", "link")
+open("holes", "w").truncate(200 << 20); open("closed", "w").write("x"); os.chmod("closed", 0)
+"""
+
+
+def test_what_is_odd_among_earlier_outputs_is_named_and_holds_no_rerun_up(
+    broken: tuple[Workflow, Run], cast: Cast
+) -> None:
+    workflow, _ = broken
+    (places.places_of(workflow).code / "one" / "main.py").write_text(ODD)
+    old = start(workflow, variables={"PLACE": "there"})
+    tasks.advance_run(str(old.pk))
+    mend(workflow)
+    new = actions.rerun(fresh(old), by=cast.operator, from_step="two")
+    tasks.advance_run(str(new.pk))
+    assert fresh(new).status == "succeeded", fresh(new).reason
+    reused = new.steps.get(step_id="one").reused_files
+    assert {one["path"]: one.get("problem", "") for one in reused} == {
+        "made.txt": "",
+        "closed": "",
+        "holes": "not_scanned",
+        **dict.fromkeys(("h", "h2", "pipe", "link"), "result_not_regular"),
+        **dict.fromkeys(("two\nlines", "\ufffd", "n" * 230), "result_escapes"),
+    }
+    holes = outputs.folder(new.steps.get(step_id="one"), outputs.COPIED_IN).out / "holes"
+    assert (holes.stat().st_size, holes.stat().st_blocks) == (200 << 20, 0)
+
+
+def test_a_step_that_left_nothing_is_taken_over(cast: Cast) -> None:
+    raw = factories.document(steps=[factories.step("one"), factories.step("two")])
+    code = {"code/one/main.py": "pass", "code/two/main.py": "raise SystemExit(1)"}
+    workflow = factories.make_workflow(cast.team, cast.owner, raw, code)
+    old = start(workflow)
+    tasks.advance_run(str(old.pk))
+    (places.places_of(workflow).code / "two" / "main.py").write_text("pass")
+    new = actions.rerun(fresh(old), by=cast.operator, only_failed=True)
+    tasks.advance_run(str(new.pk))
+    assert (fresh(new).status, new.steps.get(step_id="one").reused_files) == ("succeeded", [])
+
+
+def change(out: Path) -> None:
+    (out / "made.txt").write_text("0" * (out / "made.txt").stat().st_size)
+
+
+def remove(out: Path) -> None:
+    shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("damage", [change, remove])
+def test_outputs_that_are_not_what_was_recorded_are_not_taken_over(
+    broken: tuple[Workflow, Run], cast: Cast, damage: Callable[[Path], None]
+) -> None:
+    workflow, old = broken
+    damage(places.places_of(workflow).attempt(str(old.pk), "one", 1).out)
+    new = actions.rerun(old, by=cast.operator, only_failed=True)
+    tasks.advance_run(str(new.pk))
+    assert (fresh(new).status, fresh(new).reason_code) == ("failed", "outputs_changed")
 
 
 def test_one_step_alone_runs_with_the_latest_outputs_it_needs(broken: tuple[Workflow, Run]) -> None:

@@ -256,17 +256,6 @@ def test_one_folder_or_file_is_removed_by_name(folder: Beneath) -> None:
     assert list(folder.root.iterdir()) == []
 
 
-def test_a_copy_says_what_it_copied_and_keeps_nothing_that_is_too_large(folder: Beneath, tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "pull.json").write_bytes(b"abc")
-    with Beneath(tmp_path / "in") as source:
-        copied = folder.copy_in(source, "pull.json", "mine.json", 10)
-        with pytest.raises(TooLarge):
-            folder.copy_in(source, "pull.json", "larger.json", 2)
-    assert copied.sha256 == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert [path.name for path in folder.root.iterdir()] == ["mine.json"]
-
-
 def test_space_is_counted_by_what_lies_on_the_disk(folder: Beneath) -> None:
     (folder.root / "a").write_bytes(b"x" * 100_000)
     os.link(folder.root / "a", folder.root / "b")

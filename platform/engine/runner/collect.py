@@ -12,8 +12,8 @@ from engine.contract import Contract
 from engine.runner.ending import Output
 from engine.runner.listeners import Listeners
 from engine.sandbox.errors import Absent, FileRefused, NotRegular, TooLarge
-from engine.sandbox.files import Beneath, Entry
 from engine.sandbox.limits import MEGABYTE
+from engine.sandbox.takeover import Kept
 from engine.sandbox.tree import Kind
 from engine.validation import Check, FileUnreadable, Status, ValidationReport, check_all
 
@@ -25,47 +25,50 @@ MOST_NAMES = MEGABYTE
 """Of the names of the files that are listed, together: an attempt's row is read whole, on every page of its run."""
 RULE_FAULTY = "rule_faulty"
 """A rule could not be applied, and no check failed: nothing is known against the output."""
+NOT_KEPT = "not_kept"
+"""It could not be taken over, or was beyond the limits: nothing is known of it."""
 _PIECE = 1024 * 1024
 
 
-def outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
+def outputs(contract: Contract, kept: Kept) -> tuple[Output, ...]:
     """Every file the step left. One that is no plain file, or too large, is listed with its problem and not read.
 
     What is too much to be listed is one last row, `left_out`. What the step declares is always listed.
     """
     budget, names = LARGEST_SCANNED, MOST_NAMES
     found: list[Output] = []
-    left_out: list[Entry] = []
+    left_out: list[int] = []
     declared = set(contract.ask.step.context_output)
-    for entry in folder.listing(most=contract.limits.output_files + 1):
-        if entry.kind is Kind.FOLDER:
-            continue
-        names -= len(entry.relative)
-        if (names < 0 or len(found) >= MOST_LISTED) and entry.relative not in declared:
-            left_out.append(entry)
-        elif entry.kind is not Kind.FILE or entry.links > 1:
-            found.append(Output(entry.relative, entry.size, problem=NotRegular.reason))
-        elif entry.size > contract.limits.file_mb * MEGABYTE:
-            found.append(Output(entry.relative, entry.size, problem=TooLarge.reason))
-        elif entry.size > budget:
-            found.append(Output(entry.relative, entry.size, problem="not_scanned"))
+    sizes = {entry.relative: entry.size for entry in kept.listing() if entry.kind is Kind.FILE}
+    sizes |= {name: odd.size for name, odd in kept.odd.items()}
+    for name, size in sorted(sizes.items()):
+        names -= len(name)
+        if (names < 0 or len(found) >= MOST_LISTED) and name not in declared:
+            left_out.append(size)
+        elif name in kept.odd:
+            found.append(Output(name, size, problem=kept.odd[name].refusal.reason))
+        elif size > contract.limits.file_mb * MEGABYTE:
+            found.append(Output(name, size, problem=TooLarge.reason))
+        elif size > budget:
+            found.append(Output(name, size, problem="not_scanned"))
         else:
-            budget -= entry.size
-            found.append(_read(contract, folder, entry))
+            budget -= size
+            found.append(_read(contract, kept, name, size))
     if left_out:
-        size = sum(entry.size for entry in left_out)
-        found.append(Output(f"({len(left_out)} more files)", size, problem="left_out"))
+        found.append(Output(f"({len(left_out)} more files)", sum(left_out), problem="left_out"))
+    if kept.over:
+        found.append(Output("(more files, not counted)", 0, problem=NOT_KEPT))
     return tuple(_masked(contract, output) for output in found)
 
 
-def validate(contract: Contract, folder: Beneath, listeners: Listeners) -> ValidationReport:
+def validate(contract: Contract, kept: Kept, listeners: Listeners) -> ValidationReport:
     """The declared outputs are there, and the step's validation block holds."""
     step = contract.ask.step
-    declared = ValidationReport(tuple(_declared(folder, name, contract) for name in step.context_output))
+    declared = ValidationReport(tuple(_declared(kept, name, contract) for name in step.context_output))
     rules = step.validation
     if not rules.files and not rules.db:
         return declared
-    return declared + check_all(rules, _reader(folder), _query(listeners))
+    return declared + check_all(rules, _reader(kept), _query(listeners))
 
 
 def problem_of(report: ValidationReport) -> str:
@@ -87,10 +90,10 @@ def _masked(contract: Contract, output: Output) -> Output:
     return replace(output, path=path, contains_secret=output.contains_secret or masker.finds(name))
 
 
-def _declared(folder: Beneath, name: str, contract: Contract) -> Check:
+def _declared(kept: Kept, name: str, contract: Contract) -> Check:
     where = f"context_output {name}"
     try:
-        with folder.open(name, contract.limits.file_mb * MEGABYTE):
+        with kept.open(name, contract.limits.file_mb * MEGABYTE):
             return Check("output", where, Status.PASSED)
     except Absent:
         return Check("output_missing", where, Status.FAILED, "The step declares this file and did not write it.")
@@ -98,28 +101,25 @@ def _declared(folder: Beneath, name: str, contract: Contract) -> Check:
         return Check(refused.reason, where, Status.FAILED, refused.detail)
 
 
-def _read(contract: Contract, folder: Beneath, entry: Entry) -> Output:
-    digest, size, hit = hashlib.sha256(), 0, False
+def _read(contract: Contract, kept: Kept, name: str, size: int) -> Output:
+    digest, hit = hashlib.sha256(), False
     overlap = b""
     keep = max(contract.masker.longest - 1, 0)
     try:
-        with folder.open(entry.relative, entry.size) as file:
-            while piece := file.read(min(_PIECE, entry.size + 1 - size)):
-                size += len(piece)
+        with kept.open(name, size) as file:
+            while piece := file.read(_PIECE):
                 digest.update(piece)
                 hit = hit or contract.masker.finds(overlap + piece)
                 overlap = (overlap + piece)[-keep:] if keep else b""
     except FileRefused as refused:
-        return Output(entry.relative, entry.size, problem=refused.reason)
-    if size > entry.size:
-        return Output(entry.relative, size, problem=TooLarge.reason)
-    return Output(entry.relative, size, digest.hexdigest(), contains_secret=hit)
+        return Output(name, size, problem=refused.reason)
+    return Output(name, size, digest.hexdigest(), contains_secret=hit)
 
 
-def _reader(folder: Beneath) -> Callable[[str], bytes | None]:
+def _reader(kept: Kept) -> Callable[[str], bytes | None]:
     def read(name: str) -> bytes | None:
         try:
-            return folder.read(name, LARGEST_VALIDATED)
+            return kept.read(name, LARGEST_VALIDATED)
         except Absent:
             return None
         except FileRefused as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from engine import dependencies, digests, library
 from engine.contract import Contract
@@ -13,8 +14,8 @@ from engine.runner import claims, collect, verdict
 from engine.runner.disk import FIRST_LOOK, Disk
 from engine.runner.ending import Ending, Output
 from engine.runner.listeners import Listeners
-from engine.runner.watch import Watch
-from engine.sandbox import launch, policy
+from engine.runner.watch import Bound, Watch
+from engine.sandbox import launch, policy, takeover
 from engine.sandbox.errors import FileRefused, SandboxRefused
 from engine.sandbox.files import Beneath
 
@@ -86,7 +87,7 @@ class _Attempt:
             self._watch.follow()
             self._end_tree()
             exit_ = self._sandbox.wait(KILL_TIMEOUT_S) or launch.Exit(None, None, command_ran=True, killed=True)
-            return self._judge(exit_, outputs)
+            return self._judge(exit_)
 
     def refused(self, reason: str, detail: str) -> Ending:
         return self._unstarted(verdict.Verdict(Outcome.HARNESS_REJECTED, str(reason), detail))
@@ -135,7 +136,7 @@ class _Attempt:
             self._sandbox.kill()
         self._watch.drain()
 
-    def _judge(self, exit_: launch.Exit, outputs: Beneath) -> Ending:
+    def _judge(self, exit_: launch.Exit) -> Ending:
         contract, watch, log, sandbox = self._contract, self._watch, self._log, self._sandbox
         assert watch is not None and log is not None and sandbox is not None  # noqa: S101, PT018
         seal = log.seal(watch.ms)
@@ -150,14 +151,10 @@ class _Attempt:
             sandbox.breach(),
             watch.cpu_spent,
         )
-        found, validation = verdict.judge(seen), None
+        found = verdict.judge(seen)
         if watch.cut_short is None and found.outcome in _OWN_ENDS and (bound := watch.left_too_much()):
             found = verdict.too_much(bound, contract.limits)
-        if found.outcome is Outcome.SUCCEEDED:
-            report = collect.validate(contract, outputs, self._listeners)
-            validation = report.record() if report.checks else None
-            if not report.passed:
-                found = verdict.Verdict(Outcome.VALIDATION_FAILED, collect.problem_of(report), report.summary())
+        found, validation, outputs = _collected(contract, found, self._listeners)
         self._listeners.log_grew(log.rows, log.size)
         mask = contract.masker
         return Ending(
@@ -173,7 +170,7 @@ class _Attempt:
             code_digest_end=_code_digest(contract, self._listeners),
             policy=self._policy_record,
             tree_gone=sandbox.gone(),
-            outputs=_outputs(contract, outputs),
+            outputs=outputs,
             pid=sandbox.pid,
         )
 
@@ -221,11 +218,24 @@ def _code_digest(contract: Contract, listeners: Listeners) -> str:
         return "unreadable"
 
 
-def _outputs(contract: Contract, folder: Beneath) -> tuple[Output, ...]:
+def _collected(
+    contract: Contract, found: verdict.Verdict, listeners: Listeners
+) -> tuple[verdict.Verdict, dict[str, Any] | None, tuple[Output, ...]]:
+    """What the step left, taken over and looked at: the verdict as it is by that, the validation, the outputs."""
+    runner, validation = contract.sandbox.tools.runner, None
     try:
-        return collect.outputs(contract, folder)
-    except FileRefused as refused:
-        return (Output(refused.relative, 0, problem=refused.reason),)
+        kept = takeover.take_over(contract.ask.attempt, runner.gid if runner.dropped else None, contract.limits)
+    except OSError as error:
+        return verdict.not_kept(found, error), None, (Output("(all files)", 0, problem=collect.NOT_KEPT),)
+    with kept:
+        if kept.over and found.outcome in _OWN_ENDS:
+            found = verdict.too_much(Bound.OUTPUT, contract.limits)
+        if found.outcome is Outcome.SUCCEEDED:
+            report = collect.validate(contract, kept, listeners)
+            validation = report.record() if report.checks else None
+            if not report.passed:
+                found = verdict.Verdict(Outcome.VALIDATION_FAILED, collect.problem_of(report), report.summary())
+        return found, validation, collect.outputs(contract, kept)
 
 
 def _now() -> datetime:

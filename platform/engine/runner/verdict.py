@@ -125,6 +125,14 @@ def too_much(why: Bound, limits: Limits) -> Verdict:
     return Verdict(Outcome.LIMIT_EXCEEDED, why, detail)
 
 
+def not_kept(found: Verdict, error: OSError) -> Verdict:
+    """Of a step whose outputs could not be taken over: it did not succeed, for nobody can go on from them."""
+    if found.outcome is not Outcome.SUCCEEDED:
+        return found
+    detail = f"It came to its end, but its outputs could not be kept ({error.strerror}), and are not used."
+    return Verdict(Outcome.LIMIT_EXCEEDED, "disk", detail)
+
+
 def _never_ran(seen: Observed) -> Verdict:
     detail = f"The sandbox ended before the step was started, so none of its code ran. {seen.said()}"
     return Verdict(Outcome.HARNESS_REJECTED, "sandbox_setup_failed", detail.strip())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
 import stat
@@ -27,7 +26,6 @@ DEEPEST = 32
 MOST_ENTRIES = 200_000
 _READ = os.O_RDONLY | os.O_NONBLOCK  # never wait for the other end of a pipe
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-_PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,6 @@ class Usage:
 
     bytes: int
     files: int
-
-
-@dataclass(frozen=True)
-class Copied:
-    size: int
-    sha256: str
 
 
 def check_name(relative: str) -> str:
@@ -201,25 +193,6 @@ class Beneath:
             return Usage(*tree.usage(self._folder(relative), most))
         except tree.TooDeep:
             raise TooLarge(relative, "folders lie in each other too deep to be counted.") from None
-
-    def copy_in(self, source: Beneath, name: str, relative: str, limit: int) -> Copied:
-        """Copies the plain file `name` of another root to `relative` here, and says what was copied."""
-        digest, size = hashlib.sha256(), 0
-        parent = self._folder(os.path.dirname(check_name(relative)))
-        part = f".{secrets.token_hex(8)}.part"
-        try:
-            with source.open(name, limit) as file, os.fdopen(self._create(parent, part, 0o660), "wb") as out:
-                while piece := file.read(min(_PIECE, limit + 1 - size)):
-                    size += len(piece)
-                    if size > limit:
-                        raise TooLarge(name, f"it grew beyond {limit} bytes while it was copied; nothing was kept.")
-                    digest.update(piece)
-                    out.write(piece)
-            os.rename(part, os.path.basename(relative), src_dir_fd=parent, dst_dir_fd=parent)
-        finally:
-            _forget(parent, part)
-            os.close(parent)
-        return Copied(size, digest.hexdigest())
 
     def remove(self, relative: str) -> None:
         """Removes one name that is no folder. A link goes, its target stays."""

@@ -77,14 +77,28 @@ def usage(folder: int, most: int) -> tuple[int, int]:
     return total, count
 
 
-def empty(folder: int) -> int:
+def opened(parent: int, name: str, flags: int = _FOLDER) -> int:
+    """A descriptor of what a step left, also when it closed that against its owner (mode 000)."""
+    try:
+        return os.open(name, flags, dir_fd=parent)
+    except PermissionError:
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+            return os.open(name, flags, dir_fd=parent)
+        finally:
+            os.close(handle)
+
+
+def empty(folder: int, most: int | None = None) -> int:
     """Removes everything below the descriptor `folder`, which is closed at the end. Returns how many entries went.
 
-    However deep the tree is: a folder that lies too deep is first moved up to the top, under a name of our own.
+    However deep the tree is: a folder that lies too deep is first moved up to the top, under a name of our own. With
+    `most`, what appears anew is removed only until so many entries went: somebody may go on making them.
     """
     removed = 0
     try:
-        while names := os.listdir(folder):
+        while (most is None or removed < most) and (names := os.listdir(folder)):
             for name in names:
                 removed += _remove(folder, name, folder, _LEVELS)
     finally:
@@ -121,16 +135,8 @@ def _remove(parent: int, name: str, top: int, levels: int) -> int:
 
 
 def _open(parent: int, name: str) -> int:
-    """Opens a folder that is to be emptied, also when the step closed it against its owner (mode 000)."""
-    try:
-        inner = os.open(name, _FOLDER, dir_fd=parent)
-    except PermissionError:
-        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
-        try:
-            os.chmod(f"/proc/self/fd/{handle}", 0o700)
-            return os.open(name, _FOLDER, dir_fd=parent)
-        finally:
-            os.close(handle)
+    """Opens a folder that is to be emptied."""
+    inner = opened(parent, name)
     if os.fstat(inner).st_mode & 0o300 != 0o300:
         os.fchmod(inner, 0o700)
     return inner
