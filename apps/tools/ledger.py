@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,13 +17,15 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
-from apps.tools import driver, journal
+from apps.tools import catalogue, driver, journal
+from apps.tools.errors import Code
 from apps.tools.journal import Entry, Journal, Row
 from apps.tools.models import LedgerSeal, Receipt, ToolCall, ToolSession
 from apps.workflows.places import data_places
 from engine import keyfiles
 
 BATCH = 200
+SETTLED_OUTCOMES = frozenset({Receipt.State.APPLIED, Receipt.State.REFUSED, Receipt.State.NOT_SENT})
 KEY_FILE = "ledger.key"
 
 on_imported: list[Callable[[UUID, Sequence[Row]], None]] = []
@@ -187,8 +190,6 @@ def export(session_id: UUID) -> Iterator[dict[str, Any]]:
 
 def _store(session_id: UUID, rows: list[Row]) -> int:
     """One batch, as plain tuples: a model object a row would keep the calls themselves waiting for Python."""
-    from apps.tools import receipts
-
     with transaction.atomic():
         last = (
             ToolCall.objects.filter(session_id=session_id).order_by("-seq").values_list("seq", flat=True).first() or 0
@@ -198,10 +199,29 @@ def _store(session_id: UUID, rows: list[Row]) -> int:
             return 0
         with connection.cursor() as cursor:
             cursor.executemany(_INSERT, [_stored(row) for row in new])
-        receipts.settle_answered(new)
+        _settle_answered(new)
         for announce in on_imported:
             announce(session_id, new)
     return len(new)
+
+
+def _settle_answered(rows: Sequence[Row]) -> None:
+    """Receipts of calls that were answered or read back, as their rows say. Inside the import's transaction.
+
+    A refusal for the id alone says nothing of the call that had it first.
+    """
+    by_state: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
+    for entry in (row.entry for row in rows):
+        tool = catalogue.find(entry.tool)
+        if entry.verdict != "allowed" or entry.error_code == Code.CALL_CONFLICT or (tool and not tool.mutates):
+            continue
+        if entry.outcome in SETTLED_OUTCOMES:
+            by_state[UUID(entry.session_id), entry.outcome].append(UUID(entry.call_id))
+    for (session_id, state), ids in by_state.items():
+        unsettled = Receipt.objects.filter(
+            pk__in=ids, session_id=session_id, state__in=[Receipt.State.INTENT, Receipt.State.UNKNOWN]
+        )
+        unsettled.update(state=state, settled_at=timezone.now())
 
 
 def _last_seq(session_id: UUID) -> int:

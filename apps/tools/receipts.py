@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,10 +10,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.tools import driver, journal, ledger
-from apps.tools.catalogue import find
 from apps.tools.errors import Code, ToolFailure
 from apps.tools.identity import SessionFacts
-from apps.tools.journal import Entry, Journal, Row
+from apps.tools.journal import Entry, Journal
 from apps.tools.ledger import Chain
 from apps.tools.models import Receipt, ToolSession
 from apps.tools.work import Databases, Work
@@ -23,7 +20,6 @@ from apps.tools.workflow_db import writing
 from apps.tools.workflow_db.writing import Mark
 
 State = Receipt.State
-SETTLED_OUTCOMES = frozenset({State.APPLIED, State.REFUSED, State.NOT_SENT})
 
 
 def intend(work: Work) -> bool:
@@ -110,23 +106,6 @@ def _mark(receipt: Receipt) -> Mark:
     return Mark(receipt.pk, receipt.session_id, receipt.argument_digest, receipt.run_id, None)
 
 
-def settle_answered(rows: Sequence[Row]) -> None:
-    """Receipts of calls that were answered or read back, as their rows say. Inside the import's transaction.
-
-    A refusal for the id alone says nothing of the call that had it first.
-    """
-    by_state: dict[tuple[UUID, str], list[UUID]] = defaultdict(list)
-    for entry in (row.entry for row in rows):
-        tool = find(entry.tool)
-        if entry.verdict != "allowed" or entry.error_code == Code.CALL_CONFLICT or (tool and not tool.mutates):
-            continue
-        if entry.outcome in SETTLED_OUTCOMES:
-            by_state[UUID(entry.session_id), entry.outcome].append(UUID(entry.call_id))
-    for (session_id, state), ids in by_state.items():
-        unsettled = Receipt.objects.filter(pk__in=ids, session_id=session_id, state__in=[State.INTENT, State.UNKNOWN])
-        unsettled.update(state=state, settled_at=timezone.now())
-
-
 def read(work: Work, call_id: UUID) -> dict[str, Any] | None:
     """What became of a mutation of the caller's own authority, settled by reading; None when it is another's.
 
@@ -135,7 +114,7 @@ def read(work: Work, call_id: UUID) -> dict[str, Any] | None:
     receipt = find_receipt(call_id) or _never_sent(work, call_id)
     if receipt is None or not _belongs(receipt, work.caller):
         return None
-    if receipt.state in SETTLED_OUTCOMES and receipt.state != State.APPLIED:
+    if receipt.state in ledger.SETTLED_OUTCOMES and receipt.state != State.APPLIED:
         return _shown(receipt, receipt.state, receipt.result)
     kept = writing.settle(work.database, _mark(receipt))
     if receipt.state == State.APPLIED and not kept.applied:  # it was answered as applied; its receipt is gone since
