@@ -28,7 +28,7 @@ BATCH: Final = 32  # one commit holds the write lock for some milliseconds, not 
 WAITING_BYTES: Final = 64 * 1024 * 1024
 HEADERS_BYTES: Final = 4 * 1024  # reckoned for what waits beside its body
 PATIENCE_S: Final = 1.0
-MOMENT_S: Final = 0.002  # the longest that one waits for others; its commit takes longer
+MOMENT_S: Final = 0.005  # the longest that one waits for others; its commit takes longer
 
 
 @dataclass(frozen=True)
