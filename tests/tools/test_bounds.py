@@ -71,7 +71,58 @@ def test_instr_replace_and_trim_give_what_sqlites_own_give(same):
     same("SELECT trim(?, ?)", ("\u0100\u0101b\u0102", "".join(map(chr, range(0x100, 0x180)))))
 
 
+FORMS = [
+    "%d",
+    "%5d|%-5d|%05d",
+    "%+.3f %e %g %G %!g",
+    "%s %10.2s %-6s|",
+    "%c%.3c%5c",
+    "%q %Q %w",
+    "%x %X %o %u %i",
+    "%,d",
+]
+ODD_FORMS = [
+    "",
+    "%",
+    "%%",
+    "100%% %s",
+    "%5%|%s",
+    "%n%s",
+    "%lld %ld",
+    "% d %#x",
+    "%z %s",
+    "%5-d",
+    "%y %s",
+    "%.5.3d %s",
+    "%p %r",
+]
+STARS = ["%*d|%s", "%-*d|%s", "%.*f|%s", "%*.*f|%s", "%**d", "%0*d %.*s", "%.*c"]
+
+
+def test_printf_gives_what_sqlites_own_gives(same):
+    for form, values in itertools.product(
+        [*FORMS, *ODD_FORMS, *STARS], [(), (3, -4, 5, 6), ("ab", 1.5, "it's"), (None, 7), (-4, 12.9, "x"), ("6x", 1, 2)]
+    ):
+        for name in ("printf", "format"):
+            same(f"SELECT {name}(?{', ?' * len(values)})", (form, *values))
+    same("SELECT printf(), printf(?)", (None,))
+
+
+@pytest.mark.parametrize("form", ["%.*c", "%*d", "%s%-*.*s", "%l%%n%.*c"])
+def test_a_width_out_of_the_values_is_judged_as_sqlite_takes_it(db, form):
+    for large in (2_000_000_000, "2000000000 and more", -2_000_000_000, 2e9):
+        with pytest.raises(ToolFailure, match="too large"):
+            reading.query(db, "SELECT printf(?, ?, ?, ?)", [form, large, large, large])
+    assert reading.query(db, "SELECT printf('%d %s', 2000000000, 2000000000) AS p")["row_count"] == 1
+
+
 HEAVY = [
+    "SELECT length(printf('%.*c', 2000000000, 'x'))",
+    "SELECT length(format('%.2000000000c', 'x'))",
+    "SELECT length(printf(replace(hex(zeroblob(1000)), '00', '%.4000000c')))",
+    "SELECT length(printf(replace(hex(zeroblob(500000)), '00', '%9d')))",
+    "SELECT length(unhex(hex(zeroblob(900000)), replace(hex(zeroblob(900000)), '0', 'x')))",
+    "SELECT length(jsonb_patch(zeroblob(900000), zeroblob(900000)))",
     "SELECT instr(zeroblob(1500000), CAST(zeroblob(700000)||x'01' AS BLOB))",
     "SELECT length(replace(hex(zeroblob(700000)), substr(hex(zeroblob(350000)), 2)||'1', ''))",
     "SELECT length(replace(hex(zeroblob(500000)), '0', hex(zeroblob(500000))))",

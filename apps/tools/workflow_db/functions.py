@@ -7,17 +7,21 @@ hours. These do the same in time proportional to their arguments, or ask the clo
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from apps.tools.workflow_db import matching
 
-PATCH_WORK = 1 << 32
+WORK = 1 << 32
 FEW = 64
+SHORT = 1000
 SPACE = " "
+_PLACE = re.compile(r"%([-+ #!0-9,l.*]*)(.?)", re.DOTALL)
+_WIDTH = re.compile(r"\*|[0-9]+")
 
 
 class Functions:
@@ -42,17 +46,21 @@ class Functions:
             ("like", 2, self._like),
             ("like", 3, self._like),
             ("glob", 2, self._glob),
-            ("json_patch", 2, self._json_patch),
+            ("json_patch", 2, partial(self._product, "json_patch")),
+            ("jsonb_patch", 2, partial(self._product, "jsonb_patch")),
+            ("unhex", 2, partial(self._product, "unhex")),
         ):
             raw.create_function(name, count, self._telling(function), deterministic=True)
+        for name in ("printf", "format"):
+            raw.create_function(name, -1, self._telling(self._printf, takes_null=True), deterministic=True)
 
     def close(self) -> None:
         if self._native is not None:
             self._native.close()
 
-    def _telling(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _telling(self, function: Callable[..., Any], *, takes_null: bool = False) -> Callable[..., Any]:
         def call(*values: Any) -> Any:
-            if None in values:
+            if None in values and not takes_null:
                 return None
             try:
                 if time.monotonic() > self._deadline():
@@ -84,13 +92,31 @@ class Functions:
             return False
         return matching.glob(as_text(pattern)).fits(as_text(given), self._deadline())
 
-    def _json_patch(self, target: Any, patch: Any) -> Any:
-        """SQLite's own looks each key of the patch up by walking the target's: the product is bounded."""
-        if len(as_text(target)) * len(as_text(patch)) > PATCH_WORK:
-            raise ValueError("json_patch: the two values are too large for each other")
+    def _product(self, name: str, one: Any, other: Any) -> Any:
+        """SQLite's own walks the one value for each part of the other: the product is bounded."""
+        if len(as_text(one)) * len(as_text(other)) > WORK:
+            raise ValueError(f"{name}: the two values are too large for each other")
+        return self._of_sqlite(f"{name}(?, ?)", one, other)
+
+    def _printf(self, form: Any = None, *values: Any) -> Any:
+        """SQLite's own counts each width and precision down, also behind the end of the longest value there is."""
+        if form is None:
+            return None
+        text = as_text(form)
+        fixed, starred = _short_widths(text) if len(text) < SHORT else _widths(text)
+        for place in starred:
+            given = values[place] if place < len(values) else 0
+            fixed += abs(self._of_sqlite("CAST(? AS INTEGER)", given) or 0)
+        if fixed > self._limit:
+            raise ValueError("printf: the widths and precisions are too large")
+        return self._of_sqlite(f"printf(?{', ?' * len(values)})", form, *values)
+
+    def _of_sqlite(self, expression: str, *values: Any) -> Any:
+        """What a connection of its own gives, whose functions are all SQLite's."""
         if self._native is None:
             self._native = sqlite3.connect(":memory:", check_same_thread=False)
-        return self._native.execute("SELECT json_patch(?, ?)", (target, patch)).fetchone()[0]
+            self._native.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, self._limit)
+        return self._native.execute(f"SELECT {expression}", values).fetchone()[0]
 
 
 def as_text(value: Any) -> str:
@@ -129,3 +155,20 @@ def _trim(given: Any, characters: Any = SPACE, *, left: bool = True, right: bool
     while right and start < end and text[end - 1] in away:
         end -= 1
     return text[start:end]
+
+
+def _widths(form: str) -> tuple[int, list[int]]:
+    """The sum of all widths and precisions in a format, and the places of the values that hold others (`*`)."""
+    fixed, starred, place = 0, [], 0
+    for found in _PLACE.finditer(form):
+        for width in _WIDTH.findall(found[1]):
+            if width == "*":
+                starred.append(place)
+                place += 1
+            else:
+                fixed += int(width)
+        place += found[2] not in ("%", "n", "")
+    return fixed, starred
+
+
+_short_widths = lru_cache(maxsize=256)(_widths)
