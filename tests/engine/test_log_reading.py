@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 from engine.logs import Flag, LogReader, Stream
@@ -43,6 +45,25 @@ def test_search_sees_through_colours_and_takes_text_literally(tmp_path: Path) ->
     assert reader.search("error 1").rows == (0,)
     assert reader.search("1+1").rows == (0,)
     assert reader.search(".*").matches == 0
+
+
+def test_search_finds_what_an_expression_would(tmp_path: Path) -> None:
+    """Over the cuts between windows, beside colours, in lines of any length."""
+    pieces = [b"ab", b"AB", b"a\x1b[1mb", b"b", b"\x1b[0m", b"c\n", b"\x1b", b"x" * 3000, b"a" * 70_000 + b"\n"]
+    chosen = random.Random(5)
+    data = b"".join(chosen.choices(pieces, k=400)) + b"ab" * 400_000
+    reader, _ = written(tmp_path, data)
+    for needle in ("ab", "abab", "bc", "xa", "a" * 199 + "b", "ba"):
+        plain = re.sub(rb"\x1b\[[0-9;:?]*[ -/]*[@-~]", b"", data).lower()
+        assert reader.search(needle, most=10**6).matches == plain.count(needle.encode()), needle
+
+
+def test_a_search_for_an_unlucky_text_ends_and_any_can_be_bounded(tmp_path: Path) -> None:
+    reader, _ = written(tmp_path, (b"a" * 60_000 + b"\n") * 80)
+    for unlucky in ("a" * 199 + "b", "\x1b[" * 60):
+        found = reader.search(unlucky)
+        assert (found.matches, found.complete) == (0, True)
+    assert not reader.search("b", seconds=-1).complete
 
 
 def test_search_ends_at_its_bound(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def lines(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) ->
 @login_required
 @require_GET
 def search(request: HttpRequest, run_id: uuid.UUID, step_id: str, number: int) -> HttpResponse:
-    """`{matches, lines, complete}`: where `q` is, in either case; `complete` is false when counting ended at 10,000."""
+    """`{matches, lines, complete}`: where `q` is, in either case; `complete` is false after 10,000 or 10 s."""
     with _reader(request, run_id, step_id, number) as reader:
         if reader is None:
             return _expired()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import time
+from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -16,7 +18,7 @@ LONGEST_SHOWN = 256 * 1024
 MOST_ROWS = 20_000
 _WINDOW = 256 * 1024
 Bytes = bytes  # a method below has that name
-_COLOUR = rb"(?:\x1b\[[0-9;:?]*[ -/]*[@-~])*"
+_COLOUR = re.compile(rb"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True)
@@ -116,19 +118,23 @@ class LogReader:
         yield cut_text(gap.end - gap.first)
         yield from self._range(self._offset(gap.end), size, piece)
 
-    def search(self, text: str, *, most: int = 10_000, ignore_case: bool = True) -> Found:
-        """Rows that hold `text`, colours inside it ignored. A match is within one row."""
+    def search(self, text: str, *, most: int = 10_000, ignore_case: bool = True, seconds: float = 10) -> Found:
+        """Rows that hold `text`, colours inside it ignored. Not complete after `most` matches, or `seconds`."""
         if not text or not self.size():
             return Found(0, (), complete=True)
-        letters = [re.escape(letter.encode("utf-8", "surrogatepass")) for letter in text]
-        pattern = re.compile(_COLOUR.join(letters), re.IGNORECASE if ignore_case else 0)
+        needle = text.encode("utf-8", "surrogatepass")
         rows: list[int] = []
         matches = 0
+        deadline = time.monotonic() + seconds
         with mmap.mmap(self._bin, 0, prot=mmap.PROT_READ) as data, mmap.mmap(self._idx, 0, prot=mmap.PROT_READ) as idx:
             last = len(idx) // SIZE - 2
             row, gap = 0, self.gap()
-            for match in _matches(pattern, data):
-                row = _row_at(idx, match.start(), row, last, gap)
+            for place in _places(data, needle, ignore_case=ignore_case):
+                if place is None:
+                    if time.monotonic() > deadline:
+                        return Found(matches, tuple(rows), complete=False)
+                    continue
+                row = _row_at(idx, place, row, last, gap)
                 matches += 1
                 if not rows or rows[-1] != row:
                     rows.append(row)
@@ -180,13 +186,39 @@ class LogReader:
             start += len(data)
 
 
-def _matches(pattern: re.Pattern[bytes], data: mmap.mmap) -> Iterator[re.Match[bytes]]:
-    """In windows that end with a line: within one call of the expression no other thread of the process runs."""
+def _places(data: mmap.mmap, needle: bytes, *, ignore_case: bool) -> Iterator[int | None]:
+    """Where `needle` begins, in windows, with None after each: within one find no other thread of the process runs.
+
+    In time linear in the log whatever is sought and whatever it holds: bytes are found, no expression is tried.
+    """
+    needle = needle.lower() if ignore_case else needle
     start = 0
     while start < len(data):
-        end = data.find(b"\n", start + _WINDOW) + 1 or len(data)
-        yield from pattern.finditer(data, start, end)
-        start = end
+        end = data.find(b"\n", start + _WINDOW, start + 2 * _WINDOW) + 1 or min(start + 2 * _WINDOW, len(data))
+        window, removed = _without_colours(data[start:end])
+        window = window.lower() if ignore_case else window
+        at = window.find(needle)
+        while at >= 0:
+            before = bisect(removed, at, key=lambda one: one[0]) - 1
+            yield start + at + (removed[before][1] if before >= 0 else 0)
+            at = window.find(needle, at + len(needle))
+        yield None
+        start = end if end == len(data) or data[end - 1 : end] == b"\n" else end - len(needle) + 1
+
+
+def _without_colours(window: bytes) -> tuple[bytes, list[tuple[int, int]]]:
+    """What is left of it, and from which of its places on how many bytes are missing before."""
+    if b"\x1b" not in window:
+        return window, []
+    kept: list[bytes] = []
+    removed: list[tuple[int, int]] = []
+    last = gone = 0
+    for colour in _COLOUR.finditer(window):
+        kept.append(window[last : colour.start()])
+        gone += colour.end() - colour.start()
+        last = colour.end()
+        removed.append((last - gone, gone))
+    return b"".join([*kept, window[last:]]), removed
 
 
 def _open(path: os.PathLike[str]) -> int:
