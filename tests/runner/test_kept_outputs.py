@@ -60,6 +60,8 @@ for name in ("a.json", "b.json", "inner/d.json"):
     open(name, "w").write("as it was")
 flags = (os.O_RDONLY, os.O_RDONLY, os.O_RDWR, os.O_RDONLY)
 given = array.array("i", map(os.open, (".", "inner", "a.json", "b.json"), flags))
+"""
+HANDS = """
 with socket.socket(socket.AF_UNIX) as door:
     door.connect("/pulse/code/shared/door")
     door.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, given)])
@@ -94,11 +96,19 @@ def kept(out: Path) -> dict[str, str]:
 
 def test_descriptors_that_were_passed_on_reach_nothing_that_is_kept(stage: Stage) -> None:
     with holder(stage):
-        ran = stage.run(GIVES)
+        ran = stage.run(GIVES + HANDS)
     assert ran.ending.outcome == "succeeded", ran
     recorded = {output.path: output.sha256 for output in ran.ending.outputs}
     assert recorded == dict.fromkeys(("a.json", "b.json", "inner/d.json"), hashlib.sha256(b"as it was").hexdigest())
     assert kept(ran.out) == recorded
+
+
+def test_an_attempt_ends_with_its_processes_though_another_holds_its_streams(stage: Stage) -> None:
+    streams = GIVES + "given[:] = array.array('i', [1, 2, given[2], 1])\n" + HANDS
+    with holder(stage):
+        ran = stage.run(streams, step={"limits": {"timeout_s": 30}})
+    assert ran.ending.outcome == "succeeded", ran
+    assert (ran.ending.finished_at - ran.ending.started_at).total_seconds() < 30
 
 
 class Full(Silent):

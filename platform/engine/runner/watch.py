@@ -80,7 +80,8 @@ class Watch:
         """Takes what is still in the pipes of a tree that has ended, or is about to."""
         deadline = time.monotonic() + DRAIN_S
         while self._selector.get_map() and time.monotonic() < deadline:
-            self._pump(TICK_S)
+            if not self._pump(TICK_S) and self._sandbox.gone():
+                return  # whoever holds an end still was handed it
 
     def left_too_much(self) -> Bound | None:
         """What a step that has ended leaves on the disk beyond its limits: it may have been too quick to be seen."""
@@ -102,6 +103,8 @@ class Watch:
             if now >= next_tick:
                 next_tick = now + TICK_S
                 self.cut_short = self._tick()
+                if self._sandbox.gone():  # a step can hand its streams to another sandbox, which leaves them open
+                    return
             self.cut_short = self.cut_short or self._bounds(now)
             if self.cut_short is not None:
                 return
@@ -110,9 +113,10 @@ class Watch:
                 self.cut_short = Bound.LOG
                 return
 
-    def _pump(self, timeout: float) -> None:
-        """Waits for something to read, and takes it."""
-        for key, _ in self._selector.select(max(timeout, 0.0)):
+    def _pump(self, timeout: float) -> bool:
+        """Waits for something to read, and takes it; whether there was any."""
+        ready = self._selector.select(max(timeout, 0.0))
+        for key, _ in ready:
             descriptor = key.fd
             if descriptor == self._sandbox.status:
                 if not self._sandbox.note_status():
@@ -129,6 +133,7 @@ class Watch:
             else:
                 self._log.write(Stream.OUT if descriptor == self._sandbox.stdout else Stream.ERR, data, self.ms)
         self._tell()
+        return bool(ready)
 
     def _tell(self) -> None:
         rows, at = self._told
