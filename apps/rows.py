@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from django.db import connection, transaction
@@ -21,9 +22,8 @@ def insert(rows: Sequence[Model]) -> None:
     if not rows:
         return
     model = type(rows[0])
-    fields = _columns(model)
     real = transaction.get_connection()  # asking a proxy for each attribute costs more than the values do
-    values = [_prepared(field, field.pre_save(row, add=True), real) for row in rows for field in fields]
+    values = [value for row in rows for value in _values(row, real)]
     with real.cursor() as cursor:
         cursor.execute(_insertion(model, len(rows)), values)
     for row in rows:
@@ -54,6 +54,22 @@ def update(model: type[Model], changes: Mapping[str, Any], where: str, values: I
 def key(value: Any) -> Any:
     """A UUID as the database keeps it: SQLite without its dashes."""
     return value if connection.features.has_native_uuid_field else value.hex
+
+
+def _values(row: Model, real: BaseDatabaseWrapper) -> list[Any]:
+    fields, timed, read = _reading(type(row))
+    for field in timed:
+        setattr(row, field.attname, field.pre_save(row, add=True))
+    pairs = zip(fields, read(row), strict=True)
+    return [value if value is None else _prepared(field, value, real) for field, value in pairs]
+
+
+@lru_cache
+def _reading(model: type[Model]) -> tuple[Sequence[Field[Any, Any]], Sequence[Field[Any, Any]], Callable[[Model], Any]]:
+    """The columns, those that set themselves to the moment of adding, and what reads a row's values all at once."""
+    fields = _columns(model)
+    timed = [field for field in fields if getattr(field, "auto_now", False) or getattr(field, "auto_now_add", False)]
+    return fields, timed, attrgetter(*(field.attname for field in fields))
 
 
 def _prepared(field: Field[Any, Any], value: Any, real: BaseDatabaseWrapper) -> Any:
