@@ -75,10 +75,11 @@ async def test_a_slow_page_is_sent_no_more_and_then_caught_up(cast: Cast, run: R
 async def test_a_stranger_is_refused_the_same_as_for_no_run(cast: Cast, run: Run, open_page: Any) -> None:
     page = await open_page(cast.outsider)
     answers = []
-    for topic in (f"run:{run.pk}", "run:01900000-0000-7000-8000-000000000000", f"team:{cast.team.slug}", "nonsense"):
+    nobodys = ("run:01900000-0000-7000-8000-000000000000", "nonsense", "team:\ud800")
+    for topic in (f"run:{run.pk}", f"team:{cast.team.slug}", *nobodys):
         await page.subscribe(topic)
         answers.append(await page.next())
-    assert [answer["type"] for answer in answers] == ["refused"] * 4
+    assert [answer["type"] for answer in answers] == ["refused"] * 5
     assert len({answer["reason"] for answer in answers}) == 1
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apps.runs.models import RunEvent
+from engine.json_values import readable
 from engine.logs import Flag, Line, LogReader
 
 TOPIC_SHOWN = 200  # of a name that is no topic, which may be anything
@@ -55,7 +56,7 @@ def stale(topic: str, names: Iterable[str]) -> Frame:
 
 
 def refused(topic: str, reason: str) -> Frame:
-    topic = topic[:TOPIC_SHOWN]
+    topic = readable(topic[:TOPIC_SHOWN])
     return Frame(topic, _text("refused", topic=topic, reason=reason), lasting=True)
 
 
