@@ -11,10 +11,11 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -160,9 +161,10 @@ class Keeper:
             while not self._done.wait(RENEW_S) and not self.lost:
                 try:
                     kept = renew(self.lease)
-                except DatabaseError:
+                except Exception:  # a database that is away, a full disk, whatever it is: it is tried again
                     logger.warning("The lease of run %s could not be renewed.", self.lease.run_id, exc_info=True)
-                    connection.close()
+                    with suppress(DatabaseError, InterfaceError):
+                        connection.close()
                     continue
                 if not kept:
                     self._lost.set()

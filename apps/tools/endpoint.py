@@ -41,6 +41,7 @@ LARGE_AT_ONCE = 4
 DRAINED = 64 * 1024 * 1024
 IMPORT_EVERY_S = 1
 JOIN_S = 1.0
+AFTER_FAULT_S = 0.1
 logger = logging.getLogger(__name__)
 
 
@@ -121,7 +122,7 @@ class ToolEndpoint:
         for thread in [self._thread, *serving]:
             if thread is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
-        self._importing.run()
+        self._importing.try_to_run()
         self._journal.close()
         self.state = State.CLOSED
 
@@ -163,13 +164,13 @@ class ToolEndpoint:
         try:
             while self.state in (State.ARMED, State.OPEN):
                 try:
-                    accepted, _ = listener.accept()
+                    self._serve_in_thread(listener.accept()[0])
                 except BlockingIOError:  # nobody came for a second
-                    _quietly(self._importing)
-                    continue
-                except OSError:
-                    return
-                self._serve_in_thread(accepted)
+                    self._importing.try_to_run()
+                except Exception:  # it was shut; or no descriptor or thread is left, for as long as that lasts
+                    if self.state in (State.ARMED, State.OPEN):
+                        logger.warning("A connection of the tool socket could not be taken.", exc_info=True)
+                        time.sleep(AFTER_FAULT_S)
         finally:
             connections.close_all()
 
@@ -182,8 +183,12 @@ class ToolEndpoint:
             full = len(self._connections) >= CONNECTIONS
             if not full:
                 self.state = State.OPEN
+                try:
+                    thread.start()  # within the lock: `close` joins only threads that have begun
+                except RuntimeError:
+                    accepted.close()
+                    raise
                 self._connections[accepted] = thread
-                thread.start()  # within the lock: `close` joins only threads that have begun
         if full:
             busy = failure(Code.BUSY, f"At most {CONNECTIONS} connections at a time.", "Reuse one, or try again.")
             with suppress(OSError):
@@ -386,14 +391,6 @@ def _listen(path: Path) -> socket.socket:
 def _end(each: socket.socket) -> None:
     with suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
-
-
-def _quietly(importing: ledger.Import) -> None:
-    """An import that fails is tried again: the rows are safe in the journal."""
-    try:
-        importing.run()
-    except Exception:
-        logger.exception("Rows of the journal could not be imported; they will be tried again")
 
 
 _CALL_KEYS = {"id", "tool", "arguments", "session"}

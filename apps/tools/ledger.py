@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from engine import keyfiles
 BATCH = 200
 SETTLED_OUTCOMES = frozenset({Receipt.State.APPLIED, Receipt.State.REFUSED, Receipt.State.NOT_SENT})
 KEY_FILE = "ledger.key"
+logger = logging.getLogger(__name__)
 
 on_imported: list[Callable[[UUID, Sequence[Row]], None]] = []
 """Called with the session's id and the rows, inside the transaction that stores them."""
@@ -118,6 +120,14 @@ class Import:
         """Import what is new, in batches of one short transaction each; returns how many rows."""
         with self._lock:
             return self._run()
+
+    def try_to_run(self) -> None:
+        """An import that fails is tried again, at the latest before the seal: the rows are safe in the journal."""
+        try:
+            self.run()
+        except Exception:
+            logger.exception("Rows of a journal could not be imported; they will be tried again")
+            connection.close_if_unusable_or_obsolete()
 
     def _run(self) -> int:
         if self._offset == 0 and _last_seq(self._session_id) == self._journal.last_seq():

@@ -88,7 +88,7 @@ class Writer:
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._serve, name="deliveries", daemon=True)
                 self._thread.start()
 
@@ -101,16 +101,24 @@ class Writer:
             thread.join()
 
     def _serve(self) -> None:
-        while batch := self._take():
-            try:
-                close_old_connections()
-                answers = accept_deliveries([one.arrival for one in batch])
-            except Exception:
-                log.exception("A batch of %d deliveries failed; each was answered 500.", len(batch))
-                answers = [answer_refusal(FAULT) for _ in batch]
-            self._usual = len(batch)
+        try:
+            while batch := self._take():
+                with suppress(Exception):  # of the log itself: this thread ends only when it is told to
+                    self._accept_batch(batch)
+        finally:
+            connections.close_all()
+
+    def _accept_batch(self, batch: list[Waiting]) -> None:
+        """Whatever happens, nobody of the batch is left without an answer."""
+        self._usual = len(batch)
+        answers = [answer_refusal(FAULT) for _ in batch]
+        try:
+            close_old_connections()
+            answers = accept_deliveries([one.arrival for one in batch])
+        except Exception:
+            log.exception("A batch of %d deliveries failed; each was answered 500.", len(batch))
+        finally:
             _tell(zip((one.answer for one in batch), answers, strict=True))
-        connections.close_all()
 
     def _take(self) -> list[Waiting]:
         """What waits, at least one; nothing when the thread is to end."""

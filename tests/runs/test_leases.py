@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.utils import timezone
 
 from apps.runs import leases, tasks, whereabouts
@@ -123,6 +123,26 @@ def test_a_kept_lease_is_renewed_for_as_long_as_it_is_held(workflow: Workflow) -
             time.sleep(0.05)
         assert not keeper.lost
     assert fresh(run).lease_beat >= run.lease_beat + 5
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("hasty")
+def test_whatever_a_renewal_meets_the_next_one_is_tried(workflow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, lease = running(workflow)
+    renew, faults = leases.renew, [InterfaceError("closed"), DatabaseError("full"), RuntimeError("of ours")]
+
+    def renew_at_last(held: Lease) -> bool:
+        if faults:
+            raise faults.pop()
+        return renew(held)
+
+    monkeypatch.setattr(leases, "renew", renew_at_last)
+    with Keeper(lease) as keeper:
+        deadline = time.monotonic() + 20
+        while fresh(run).lease_beat == run.lease_beat and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (faults, keeper.lost) == ([], False)
+    assert fresh(run).lease_beat > run.lease_beat
 
 
 @pytest.mark.django_db(transaction=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import json
 import os
+import resource
 import socket
 import stat
 import struct
@@ -214,6 +215,18 @@ def test_more_connections_than_there_may_be_are_told_busy(step, monkeypatch):
                 assert json.loads(answers.read()[4:])["error"]["code"] == "busy"
         clients[0].close()
         until(lambda: _served(path, step.token))
+
+
+def test_with_no_descriptor_left_the_listener_goes_on_once_there_are_some(step, caplog):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with world.listening(step) as (_, path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as early:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            early.connect(str(path))
+            until(lambda: "could not be taken" in caplog.text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert world.Client(path, step.token).query("SELECT 1")["success"]
 
 
 def _served(path, token) -> bool:

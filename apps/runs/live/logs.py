@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
@@ -19,6 +20,7 @@ from engine.places import AttemptPlaces
 logger = logging.getLogger(__name__)
 LOOK_S = 0.02
 ENDED_LOOK_S = 0.5
+AFTER_FAULT_S = 1.0
 COUNT_EVERY_S = 0.1  # of a log that grows faster than lines are sent, the count is told so often
 AT_ONCE = 200  # lines that travel in one frame; of more only the count is told, and the page fetches what it shows
 AT_ONCE_CHARS = 64_000
@@ -54,11 +56,12 @@ class LogFollower(threading.Thread):
                 self._look()
             except (DatabaseError, InterfaceError):
                 logger.warning("The log follower lost its database and tries again.", exc_info=True)
-                connection.close()
-                time.sleep(1)
+                with suppress(DatabaseError, InterfaceError):
+                    connection.close()
+                time.sleep(AFTER_FAULT_S)
             except Exception:
                 logger.exception("The log follower met a fault of its own and goes on.")
-                time.sleep(1)
+                time.sleep(AFTER_FAULT_S)
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
@@ -67,13 +70,22 @@ class LogFollower(threading.Thread):
             if (gone := self._followed.pop(topic)) is not None:
                 gone.reader.close()
         for topic, mark in watched.items():
-            if topic not in self._followed:
-                self._followed[topic] = _open(topic)
-            followed = self._followed[topic]
-            if followed is not None and not followed.sealed:
-                self._publish(topic, mark, followed)
+            try:
+                self._follow(topic, mark)
+            except (DatabaseError, InterfaceError):
+                raise
+            except Exception:  # one log that cannot be read keeps no other from its readers
+                logger.exception("The log of %s could not be read; it is tried again.", topic)
+                time.sleep(AFTER_FAULT_S)
         if not self._followed:
             connection.close()  # nobody watches: none is held
+
+    def _follow(self, topic: LogTopic, mark: int) -> None:
+        if topic not in self._followed:
+            self._followed[topic] = _open(topic)
+        followed = self._followed[topic]
+        if followed is not None and not followed.sealed:
+            self._publish(topic, mark, followed)
 
     def _publish(self, topic: LogTopic, mark: int, followed: _Followed) -> None:
         count, now = followed.count(), time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Iterable
 from contextlib import closing
 
@@ -28,13 +29,17 @@ class Tailer(threading.Thread):
         super().__init__(name="live-tailer", daemon=True)
         self._hub = hub
         self._teams = watermarks.Teams(every_s=TEAM_EVERY_S)
+        self._faulty: set[uuid.UUID] = set()
 
     def run(self) -> None:
         while True:
             self._hub.wait_until_watched((RunTopic, TeamTopic))
             try:
-                with closing(source.make()) as watch:
-                    self._follow(watch)
+                try:
+                    with closing(source.make()) as watch:
+                        self._follow(watch)
+                finally:
+                    connection.close()  # nobody watches: none is held; after a fault: a new one
             except (DatabaseError, InterfaceError):
                 # The database went away, or was restarted: look again, at everything, once it is back.
                 logger.warning("The live tailer lost its database and tries again.", exc_info=True)
@@ -42,21 +47,30 @@ class Tailer(threading.Thread):
             except Exception:
                 logger.exception("The live tailer met a fault of its own and goes on.")
                 time.sleep(AFTER_FAULT_S)
-            finally:
-                connection.close()  # nobody watches: none is held; after a fault: a new one
 
     def _follow(self, watch: source.Source) -> None:
         """Until nobody watches. What was committed before the source began to look is found by looking at all."""
         news: source.News | None = None
         while topics := self._topics():
             for topic, mark in topics.items():
-                if isinstance(topic, RunTopic) and (news is None or topic.run_id in news.runs):
-                    publish_run(self._hub, topic, mark)
+                if isinstance(topic, RunTopic) and (news is None or topic.run_id in news.runs | self._faulty):
+                    self._publish(topic, mark)
             slugs = {topic.slug for topic in topics if isinstance(topic, TeamTopic)}
             for slug, names in self._teams.stale(slugs, news):
                 topic = TeamTopic(slug)
                 self._hub.publish(topic, [frames.stale(str(topic), names)])
             news = watch.wait(self._teams.next_look())
+
+    def _publish(self, topic: RunTopic, mark: int) -> None:
+        """One run whose events cannot be shown keeps no other's page from its news; it is tried again with the next."""
+        self._faulty.discard(topic.run_id)
+        try:
+            publish_run(self._hub, topic, mark)
+        except (DatabaseError, InterfaceError):
+            raise
+        except Exception:
+            logger.exception("The events of %s could not be published; they are tried again.", topic)
+            self._faulty.add(topic.run_id)
 
     def _topics(self) -> dict[RunTopic | TeamTopic, int]:
         watched = self._hub.watched().items()

@@ -26,7 +26,7 @@ class Watch:
     def begin(self, raw: sqlite3.Connection, deadline: float) -> None:
         with self._change:
             self._running[raw] = deadline
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # there may have been none to be had
                 self._thread = threading.Thread(target=self._look, name="workflow-db-watch", daemon=True)
                 self._thread.start()
             elif len(self._running) == 1:

@@ -68,7 +68,7 @@ class _Spawner:
                 failure = error
             try:
                 own.take_back()
-            except OSError:
+            except BaseException:  # noqa: BLE001
                 os.abort()  # nothing may go on with a thread of which it is not known who it is
             answer.put((result, failure))
             del what, result, failure, answer  # this frame lives until the next call
