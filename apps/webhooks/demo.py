@@ -1,4 +1,4 @@
-"""The demonstration: a real signed GitHub event to a real hook, and its run followed to the end.
+"""The demonstration: a real signed GitHub event to a real hook.
 
 `manage.py up --demo` does it once on the first start, `manage.py demo` again. It goes the way GitHub goes: over HTTP,
 with the bytes as they are and a signature over them.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -20,27 +19,19 @@ from django.conf import settings
 
 from apps.accounts import actions as accounts
 from apps.accounts.models import Audit, Team, User
-from apps.runs import outputs, reading, tails
-from apps.runs.models import Attempt, Run, RunEvent, StepRun
 from apps.webhooks import actions
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.kinds import github
 from apps.webhooks.models import Delivery, Trigger
 from apps.workflows import actions as workflows
 from apps.workflows.models import Workflow
-from engine.sandbox.errors import FileRefused
-from engine.sandbox.files import Beneath
 
 TEAM = "demo"
 WORKFLOWS = ("pr-review", "market-checks", "noisy")
 TRIGGER = "pull-requests"
 BODY = "payloads/github__pull_request_opened.json"
-LARGEST_REPORT = 64 * 1024
-PATIENCE_S = 8.0  # so long a run may be queued before somebody is told that nobody takes it
 POLL_S = 0.1
 START_IT = "Nothing was sent. Start Pulse with `make up`; if it serves on another port, set PULSE_PORT to that one."
-
-Say = Callable[[str], None]
 
 
 class DemoFailed(Exception):
@@ -122,55 +113,6 @@ def send(to: Trigger, *, base_url: str = "", within_s: float = 30) -> Sent:
     return Sent(status, uuid.UUID(str(answer["run_id"])))
 
 
-def follow(run_id: uuid.UUID, say: Say, *, within_s: float = 120, patience_s: float = PATIENCE_S) -> Run:
-    """Tell each event of the run as it happens, until it ends, needs a person, or the time is up; the run as it is.
-
-    Raises DemoFailed when for `patience_s` there is no worker to take it, or none that can confine a step.
-    """
-    after, deadline, impatient = 0, time.monotonic() + within_s, time.monotonic() + patience_s
-    while True:
-        run = Run.objects.select_related("workflow").get(pk=run_id)
-        for event in RunEvent.objects.filter(run_id=run_id, seq__gt=after).order_by("seq"):
-            after = event.seq
-            if line := _told(event):
-                say(line)
-        still = run.status in {Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.WAITING}
-        if after >= run.last_seq and not still:
-            return run
-        if time.monotonic() > deadline:
-            return run
-        if run.status == Run.Status.QUEUED and time.monotonic() > impatient:
-            stands = reading.why_not_running(run)
-            if stands.code in {"no_worker", "no_sandbox"}:
-                raise DemoFailed(f"{stands.text} The run stays queued. What frees it: {stands.frees}")
-        time.sleep(POLL_S)
-
-
-def tell_result(run: Run, say: Say) -> None:
-    """The run's end, its report or why there is none, and where to look at it."""
-    say("")
-    say(f"The run is {run.status}{f': {run.reason}' if run.reason else ''}.")
-    report = _report(run)
-    for line in report.splitlines():
-        say(f"    {tails.plain(line)}")
-    attempts = Attempt.objects.filter(step_run__run=run).select_related("step_run")
-    for attempt in attempts.exclude(outcome__in=["", "succeeded"]):
-        say(f"    {attempt.step_run.step_id}: {attempt.outcome} {attempt.reason} {attempt.detail}".rstrip())
-    _tell_log(run, say)
-    say("")
-    say(f"Dashboard  {settings.PULSE_BASE_URL}/")
-    say(f"This run   {settings.PULSE_BASE_URL}/runs/{run.pk}/")
-
-
-def _tell_log(run: Run, say: Say) -> None:
-    if (tail := tails.of_run(run)) is None:
-        return
-    say("")
-    say(f"The last lines of the step {tail.step_id}:" if tail.earlier else f"What the step {tail.step_id} printed:")
-    for line in tail.lines:
-        say(f"    {line}")
-
-
 def local_url() -> str:
     """Where this machine's own web process listens, whatever proxy stands before it."""
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.PULSE_HOST, settings.PULSE_HOST)  # noqa: S104
@@ -198,24 +140,3 @@ def _json_or_nothing(data: bytes) -> dict[str, object]:
     except ValueError:
         return {}
     return answer if isinstance(answer, dict) else {}
-
-
-def _told(event: RunEvent) -> str:
-    """One event as a line, or nothing for those that are too many to tell."""
-    if event.kind in {"log.grew", "tool.called"}:
-        return ""
-    step = event.ids.get("step_id") or event.data.get("step_id") or ""
-    more = event.data.get("outcome") or event.data.get("route_id") or event.data.get("reason") or ""
-    return f"  {event.at:%H:%M:%S}  {event.kind:<22} {step} {more}".rstrip()
-
-
-def _report(run: Run) -> str:
-    step = StepRun.objects.filter(run=run, step_id="review").select_related("run__workflow").first()
-    places = outputs.of_step(step) if step else None
-    if places is None:
-        return ""
-    try:
-        with Beneath(places.out) as folder:
-            return folder.read("report.md", LARGEST_REPORT).decode("utf-8", "replace")
-    except FileRefused:
-        return ""

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 from django.conf import settings
 from django.db import connections
 
-from apps.runs import fitness
+from apps.runs import fitness, following
 from apps.runs.timing import CUT_S
 from apps.webhooks import demo
 from apps.webhooks.models import Trigger
@@ -99,9 +99,9 @@ class Up:
     def _demonstrate(self, trigger: Trigger) -> None:
         try:
             self.say("Sending a real signed GitHub pull_request event to the demo workflow's hook ...")
-            run = demo.follow(demo.send(trigger).run_id, self._say_and_look, patience_s=READY_S)
-            demo.tell_result(run, self.say)
-        except demo.DemoFailed as wrong:
+            run = following.follow(demo.send(trigger).run_id, self._say_and_look, patience_s=READY_S)
+            following.tell_result(run, self.say)
+        except (demo.DemoFailed, following.NotTaken) as wrong:
             self.say(str(wrong))
         except _Interrupted:
             return

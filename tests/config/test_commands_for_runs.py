@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.runs import tails, tasks
+from apps.runs import following, tails, tasks
 from apps.runs.models import Run
-from apps.webhooks import demo
 from config import before, starting
 from tests import factories
 from tests.factories import make_team, make_workflow
@@ -29,7 +28,7 @@ def test_the_end_of_the_log_is_told_without_what_a_terminal_obeys() -> None:
     run = start(make_workflow(cast.team, cast.owner, files={"code/hello/main.py": PRINTS}))
     tasks.advance_run(str(run.pk))
     said: list[str] = []
-    demo.tell_result(Run.objects.get(pk=run.pk), said.append)
+    following.tell_result(Run.objects.get(pk=run.pk), said.append)
     text = "\n".join(said)
     assert "The last lines of the step hello:" in said
     assert "    Hello, �]0;title�world!" in said

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.runs import following
 from apps.webhooks import demo
 from config import before
 
@@ -25,12 +26,12 @@ class Command(BaseCommand):
             trigger = demo.trigger()
             self.stdout.write(f"Sending a signed pull_request event to {trigger.workflow.slug} …")
             sent = demo.send(trigger, base_url=options["url"].rstrip("/"), within_s=2)
-            run = demo.follow(sent.run_id, self.stdout.write)
-        except demo.DemoFailed as wrong:
+            run = following.follow(sent.run_id, self.stdout.write)
+        except (demo.DemoFailed, following.NotTaken) as wrong:
             raise CommandError(str(wrong)) from None
         except KeyboardInterrupt:
             raise CommandError("Not followed any more; the run goes on.", returncode=130) from None
-        demo.tell_result(run, self.stdout.write)
+        following.tell_result(run, self.stdout.write)
         if run.status != run.Status.SUCCEEDED:
             raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)
 

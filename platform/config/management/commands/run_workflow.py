@@ -11,9 +11,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.accounts.errors import Refused
-from apps.runs import actions
+from apps.runs import actions, following
 from apps.runs.actions import EntryPath
-from apps.webhooks import demo
 from apps.workflows import definition
 from apps.workflows.models import Workflow
 
@@ -43,12 +42,12 @@ class Command(BaseCommand):
             raise CommandError(refused.detail) from None
         self.stdout.write(f"Run {run.pk}: {settings.PULSE_BASE_URL}/runs/{run.pk}/")
         try:
-            run = demo.follow(run.pk, self.stdout.write, within_s=options["within"])
-        except demo.DemoFailed as wrong:
+            run = following.follow(run.pk, self.stdout.write, within_s=options["within"])
+        except following.NotTaken as wrong:
             raise CommandError(str(wrong), returncode=3) from None
         except KeyboardInterrupt:
             raise CommandError("Not followed any more; the run goes on.", returncode=130) from None
-        demo.tell_result(run, self.stdout.write)
+        following.tell_result(run, self.stdout.write)
         if run.status != run.Status.SUCCEEDED:
             raise CommandError(f"The run is {run.status}, not succeeded.", returncode=3)
 

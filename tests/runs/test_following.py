@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.webhooks import demo
+from apps.runs import following
 from tests.factories import make_team, make_workflow
 from tests.runs.starts import start
 
@@ -14,5 +14,5 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 def test_without_a_worker_the_follower_is_told_so_and_what_frees_the_run():
     cast = make_team()
     run = start(make_workflow(cast.team, cast.owner))
-    with pytest.raises(demo.DemoFailed, match=r"The run stays queued. What frees it: The start of one"):
-        demo.follow(run.pk, print, patience_s=0)
+    with pytest.raises(following.NotTaken, match=r"The run stays queued. What frees it: The start of one"):
+        following.follow(run.pk, print, patience_s=0)
