@@ -67,6 +67,7 @@ class Seat:
 @dataclass(frozen=True)
 class Counts:
     running: int
+    unheard: int
     standing: int
     attention: int
     failed: int
@@ -108,6 +109,7 @@ def board(user: User, *, now: datetime | None = None) -> Board:
     seats = _seats(at)
     counts = Counts(
         running=by_status[Run.Status.RUNNING],
+        unheard=mine.running().filter(lease_worker__heartbeat_at__lt=at - timedelta(seconds=SILENT_S)).count(),
         standing=by_status[Run.Status.QUEUED] + by_status[Run.Status.WAITING],
         attention=by_status[Run.Status.NEEDS_ATTENTION],
         failed=mine.filter(status=Run.Status.FAILED, queued_at__gte=at - DAY).count(),
@@ -138,7 +140,7 @@ def _by_status(mine: RunQuerySet) -> Counter[str]:
 
 
 def _rows(streams: Iterable[RunQuerySet], at: datetime) -> list[RunRow]:
-    listed = [runs.select_related("workflow__team", "owner").newest_first() for runs in streams]
+    listed = [runs.select_related("workflow__team", "owner", "lease_worker").newest_first() for runs in streams]
     return [RunRow(run, at) for run in newest(listed, ROWS, lambda run: (run.queued_at, run.pk))]
 
 

@@ -22,7 +22,7 @@ def run_for(user: User | AnonymousUser, run_id: uuid.UUID | str, permission: Per
         wanted = uuid.UUID(str(run_id))
     except ValueError:
         raise Http404("No such run.") from None
-    run = Run.objects.for_user(user).select_related("team", "workflow").filter(pk=wanted).first()
+    run = Run.objects.for_user(user).select_related("team", "workflow", "lease_worker").filter(pk=wanted).first()
     if run is None:
         raise Http404("No such run.")
     access.require(user, run.team, permission)
@@ -31,7 +31,7 @@ def run_for(user: User | AnonymousUser, run_id: uuid.UUID | str, permission: Per
 
 def run_in(team: Team, run_id: uuid.UUID) -> Run:
     """A run of a team that the caller has been let into already (the API's token)."""
-    run = Run.objects.select_related("team", "workflow").filter(team=team, pk=run_id).first()
+    run = Run.objects.select_related("team", "workflow", "lease_worker").filter(team=team, pk=run_id).first()
     if run is None:
         raise Http404("No such run.")
     return run

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from apps.accounts.access import Permission
 from apps.accounts.api_base import Caller, Page, Problem, check_range, one_of, paginate, require
-from apps.runs import access, actions, api_proof, outputs, reading
+from apps.runs import access, actions, api_proof, outputs, reading, silence
 from apps.runs.actions import Choice, EntryPath
 from apps.runs.errors import RunRefused
 from apps.runs.models import Run, StartKey
@@ -76,6 +76,7 @@ class RunRow(Schema):
     workflow: str
     status: str
     reason: str
+    unheard_since: datetime | None
     entry_path: str
     group: str
     queued_at: datetime
@@ -98,7 +99,7 @@ def list_runs(
     request: HttpRequest, workflow: str = "", status: str = "", cursor: str | None = None, limit: int = 50
 ) -> dict[str, Any]:
     caller = require(request, Permission.READ)
-    rows = Run.objects.filter(team=caller.team).select_related("workflow")
+    rows = Run.objects.filter(team=caller.team).select_related("workflow", "lease_worker")
     if workflow:
         rows = rows.filter(workflow__slug=workflow)
     if status:
@@ -258,5 +259,6 @@ def _accepted(request: HttpRequest, run: Run) -> Accepted:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    names = ("id", "status", "reason", "entry_path", "group", "queued_at", "started_at", "finished_at")
-    return {name: getattr(run, name) for name in names} | {"workflow": run.workflow.slug}
+    names = ("id", "status", "entry_path", "group", "queued_at", "started_at", "finished_at")
+    row = {name: getattr(run, name) for name in names} | {"workflow": run.workflow.slug}
+    return row | {"reason": run.reason or silence.words(run), "unheard_since": silence.since(run)}

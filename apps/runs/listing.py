@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.rows import newest as newest_rows
+from apps.runs import silence
 from apps.runs.forms import RunFilter
 from apps.runs.models import Run, RunQuerySet
 from apps.runs.starting import OFFERED
@@ -36,8 +37,14 @@ class RunRow:
 
     @property
     def seconds(self) -> float | None:
-        run = self.run
-        return ((run.finished_at or self.at) - run.started_at).total_seconds() if run.started_at else None
+        """As long as it is known to have run."""
+        run, end = self.run, self.run.finished_at or silence.since(self.run, self.at) or self.at
+        return (end - run.started_at).total_seconds() if run.started_at else None
+
+    @property
+    def unheard(self) -> str:
+        """What is said of a run whose worker is not heard of; else empty."""
+        return silence.words(self.run, self.at)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def of_workflow(workflow: Workflow, wanted: RunFilter) -> RunRows:
 
 
 def newest(workflow: Workflow, count: int = BARS) -> list[RunRow]:
-    found = Run.objects.filter(workflow=workflow).newest_first()[:count]
+    found = Run.objects.filter(workflow=workflow).select_related("lease_worker").newest_first()[:count]
     at = timezone.now()
     return [RunRow(run, at) for run in found]
 
@@ -90,7 +97,7 @@ def bars(rows: list[RunRow]) -> list[RunBar]:
 
 def _page(found: Iterable[RunQuerySet], size: int) -> tuple[list[RunRow], str]:
     """The first `size` runs, and the id of the last one when there are more."""
-    streams = [runs.select_related("workflow__team", "owner") for runs in found]
+    streams = [runs.select_related("workflow__team", "owner", "lease_worker") for runs in found]
     rows = newest_rows(streams, size + 1, lambda run: (run.queued_at, run.pk))
     at = timezone.now()
     more = str(rows[size - 1].pk) if len(rows) > size else ""

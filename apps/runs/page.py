@@ -8,7 +8,7 @@ from functools import cached_property
 
 from django.utils import timezone
 
-from apps.runs import advice, reading
+from apps.runs import advice, reading, silence
 from apps.runs.models import Attempt, Run, StepRun
 from apps.runs.texts import Texts
 from apps.workflows import graph_svg
@@ -96,7 +96,9 @@ class RunPage:
     def __init__(self, run: Run, *, at: datetime | None = None) -> None:
         self.run = run
         self.at = at or timezone.now()
-        self.end = run.finished_at or self.at
+        self.unheard_since = silence.since(run, self.at)
+        self.unheard = silence.words(run, self.at)
+        self.end = run.finished_at or self.unheard_since or self.at
         self.span = max((self.end - run.queued_at).total_seconds(), 0.001)
 
     @property
@@ -108,8 +110,18 @@ class RunPage:
         return self.run.shown_status
 
     @property
+    def counts_on(self) -> bool:
+        """Whether it runs now, as far as anyone knows: its times go on."""
+        return not self.finished and self.unheard_since is None
+
+    @property
+    def frees(self) -> str:
+        """What will make a run heard of again."""
+        return silence.FREES
+
+    @property
     def seconds(self) -> float | None:
-        """From its start to its end or to now; None when it has not started."""
+        """From its start to its end, or as long as it is known to run; None when it has not started."""
         return (self.end - self.run.started_at).total_seconds() if self.run.started_at else None
 
     @property

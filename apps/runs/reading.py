@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from apps.runs import silence
 from apps.runs.models import Attempt, Run, RunEvent, StepRun, Worker
 from apps.runs.texts import Texts
 from apps.runs.timing import SILENT_S
@@ -30,7 +31,7 @@ class Holder:
 class Standstill:
     """Why a run is not running, what holds what it needs, and what will free it. `code` is empty when it is running.
 
-    Codes: slot, busy, no_worker, no_sandbox, stopping, backoff, waiting, needs_attention, starting, ended.
+    Codes: slot, busy, no_worker, no_sandbox, stopping, backoff, waiting, needs_attention, starting, unheard, ended.
     """
 
     code: str
@@ -51,6 +52,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "reason": run.reason or still.text,
         "reason_code": run.reason_code or still.code,
         "may_still_run": run.may_still_run,
+        "unheard_since": silence.since(run),
         "trigger": {
             "entry_path": run.entry_path,
             "name": run.trigger_name,
@@ -152,7 +154,8 @@ def why_not_running(run: Run) -> Standstill:
         return Standstill("needs_attention", text, frees="A person decides: run again, mark succeeded, mark failed.")
     if run.status in Run.TERMINAL:
         return Standstill("ended", run.reason)
-    return Standstill("", "")
+    unheard = silence.words(run)
+    return Standstill(silence.CODE, unheard, frees=silence.FREES) if unheard else Standstill("", "")
 
 
 def live_workers(now: datetime | None = None) -> list[Worker]:

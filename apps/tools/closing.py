@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from uuid import UUID
 
 from apps.tools import ledger, receipts
+from apps.tools.errors import ToolFailure
 from apps.tools.models import ToolSession
+
+logger = logging.getLogger(__name__)
 
 
 def finish(session_id: UUID) -> bool:
@@ -35,5 +39,17 @@ def _seal(chain: ledger.Chain, session_id: UUID) -> bool:
 
 
 def finish_ended() -> int:
-    """Finish every ended session that has no seal yet, as after a crash between the end and its sealing."""
-    return sum(finish(key) for key in ToolSession.objects.unsealed().values_list("pk", flat=True))
+    """Finish every ended session that has no seal yet, as after a crash between the end and its sealing.
+
+    A workflow whose database or journal cannot be had now is left for the next time: no other one waits for it.
+    """
+    finished, later = 0, set[UUID]()
+    for key, workflow_id in ToolSession.objects.unsealed().values_list("pk", "workflow_id"):
+        if workflow_id in later:
+            continue
+        try:
+            finished += finish(key)
+        except (ToolFailure, OSError) as wrong:
+            logger.warning("The ledger of session %s cannot be sealed yet: %s", key, wrong)
+            later.add(workflow_id)
+    return finished

@@ -8,6 +8,7 @@ from datetime import datetime
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 
+from apps.runs import silence
 from apps.runs.models import Run
 from apps.webhooks.arrivals import Answer
 from apps.webhooks.errors import Unverified
@@ -46,13 +47,13 @@ def status(request: HttpRequest, key: str, run_id: uuid.UUID) -> HttpResponse:
     except Unverified as wrong:
         return respond(request, answer_refusal(Refusal(401, wrong.code, "The token of this hook is needed.")))
     delivery = Delivery.objects.filter(trigger=trigger, run_id=run_id).first()
-    run = Run.objects.filter(pk=run_id).first() if delivery else None
+    run = Run.objects.select_related("lease_worker").filter(pk=run_id).first() if delivery else None
     if run is None:
         return respond(request, answer_refusal(NOT_FOUND))
     body = {
         "run_id": str(run.pk),
         "status": run.status,
-        "reason": run.reason,
+        "reason": run.reason or silence.words(run),
         "queued_at": _moment(run.queued_at),
         "started_at": _moment(run.started_at),
         "finished_at": _moment(run.finished_at),

@@ -17,9 +17,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from apps.runs.models import Run, Worker
+from apps.runs.timing import SILENT_S
 from apps.tools.models import OwnershipDiagnostic
 
-SILENT = timedelta(seconds=60)
 STARTED_AT = timezone.now()
 
 
@@ -72,7 +72,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _living() -> list[Worker]:
-    return list(Worker.objects.heard_since(timezone.now() - SILENT).order_by("started_at"))
+    return list(Worker.objects.heard_since(timezone.now() - timedelta(seconds=SILENT_S)).order_by("started_at"))
 
 
 def _told(worker: Worker) -> dict[str, object]:
@@ -142,7 +142,7 @@ def _lines(now: datetime) -> Iterator[str]:
     yield "# HELP pulse_queue_oldest_seconds How long the oldest queued run has waited."
     yield "# TYPE pulse_queue_oldest_seconds gauge"
     yield f"pulse_queue_oldest_seconds {(now - oldest).total_seconds() if oldest else 0:.3f}"
-    yield "# HELP pulse_processes Processes with a heartbeat in the last minute."
+    yield "# HELP pulse_processes Processes that are heard of."
     yield "# TYPE pulse_processes gauge"
     living = _living()
     for role in sorted({worker.role for worker in living}):

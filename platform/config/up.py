@@ -32,7 +32,7 @@ class Up:
         self.say = say
         self.with_demo = with_demo
         self.web = Child("web")
-        self.worker = Child("worker", "--with-parent")
+        self.worker = Child("worker", "--with-parent", gives_signs=True)
         self._sign_in = ""  # how the admin who was just made signs in: said again at the end of a first start
         self._signals = 0
 

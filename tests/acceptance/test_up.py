@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -38,6 +39,15 @@ with tempfile.TemporaryDirectory() as folder:
     pathlib.Path(folder, "code/hello").mkdir(parents=True)
     pathlib.Path(folder, "code/hello/main.py").write_text(given["source"])
     workflow = workflows.import_workflow(team, by, pathlib.Path(folder))
+run = actions.start_run(workflow=workflow, entry_path="manual", initiated_by="a test")
+answer(str(run.pk))
+"""
+RUN_ANOTHER = """
+from apps.runs import actions
+from apps.workflows.models import Workflow
+from apps.workflows.places import places_of
+workflow = Workflow.objects.get()
+(places_of(workflow).code / "hello/main.py").write_text(given["source"])
 run = actions.start_run(workflow=workflow, entry_path="manual", initiated_by="a test")
 answer(str(run.pk))
 """
@@ -161,6 +171,22 @@ def test_killed_processes_come_back_and_a_step_cut_by_it_asks_a_person_within_30
         product.until(lambda: product.processes("cluster"))
         assert ran.read_text() == "x", "nothing was run twice"
         assert product.ask(STATUS, run=run)[2] == 1
+
+
+def test_a_supervisor_that_hangs_is_replaced_with_all_it_started_and_its_run_asks_a_person_within_30_seconds() -> None:
+    with Product() as product:
+        run = product.ask(RUN_HELLO, source=SLOW)
+        ran = product.until(lambda: next(product.data.rglob("ran.txt"), None))
+        hung = product.processes("worker") + product.processes("cluster")
+        for pid in hung:
+            os.kill(pid, signal.SIGSTOP)
+        product.until(lambda: product.ask(STATUS, run=run)[0] == "needs_attention", 30)
+        assert "gave no sign of life" in product.log.read_text()
+        assert not set(hung) & {*product.processes("worker"), *product.processes("cluster")}
+        product.until(lambda: product.processes("cluster"))
+        again = product.ask(RUN_ANOTHER, source="print('goes on')")
+        product.until(lambda: product.ask(STATUS, run=again)[0] == "succeeded")
+        assert ran.read_text() == "x", "nothing was run twice"
 
 
 def test_up_killed_outright_takes_everything_with_it() -> None:

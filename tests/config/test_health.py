@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.runs.models import Run, Worker
+from apps.runs.timing import SILENT_S
 from tests.factories import make_team, make_workflow
 
 pytestmark = pytest.mark.django_db
@@ -50,13 +51,15 @@ def test_it_is_ready_when_everything_answers():
 
 def test_it_says_whether_steps_can_run_and_is_ready_for_pages_all_the_same():
     said = []
-    for facts in ({}, {"refusal": "The host lets nobody make user namespaces."}, {"slots": 2}):
+    silent = {"slots": 2, "silent_s": SILENT_S + 1}
+    for facts in ({}, silent, {"refusal": "The host lets nobody make user namespaces."}, {"slots": 2}):
         if facts:
             worker(**facts)
         answer = Client().get("/readyz")
         assert answer.status_code == 200
         said.append(answer.json()["steps"])
     assert said == [
+        "no worker is heard of (0 slots): runs wait",
         "no worker is heard of (0 slots): runs wait",
         "no worker can run steps (0 slots): runs wait; manage.py doctor says why",
         "ok",

@@ -13,7 +13,7 @@ from apps.accounts.models import User
 from tests.browser.demo import Demo, add_past, seed
 
 PINNED = {
-    "/": 21,
+    "/": 22,
     "/workflows/": 6,
     "/runs/": 6,
     "/deliveries/": 6,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 from django.test import Client
 from django.utils import timezone
 
 from apps.accounts.models import Audit, User
-from apps.runs import evidence
+from apps.runs import evidence, silence
 from apps.runs.models import Attempt, Run, Worker
+from apps.runs.timing import SILENT_S
 from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
 from apps.workflows import documents
 from apps.workflows.models import Workflow
@@ -37,6 +40,35 @@ def test_a_run_that_waits_for_a_slot_says_who_holds_it(demo: Demo, as_user: AsUs
     assert "2 of 2 places of market-checks are taken." in text
     assert f'Held by <a class="mono" href="/runs/{demo.runs["busy"]}/">' in text
     assert "The end of one of these runs." in text
+
+
+def test_a_running_run_whose_worker_is_not_heard_of_is_told_in_the_same_words_everywhere(
+    demo: Demo, as_user: AsUser
+) -> None:
+    run = Run.objects.get(pk=demo.runs["running"])
+    run.lease_worker = worker = Worker.objects.filter(role="worker").first()
+    assert worker is not None
+    run.save()
+    flow = f"/t/{run.team.slug}/workflows/{run.workflow.slug}/"
+    places = ("/", "/runs/", "/runs/?status=running", "/workflows/", flow, f"/runs/{run.pk}/", f"/api/v1/runs/{run.pk}")
+    token = factories.make_token(run.team, demo.cast.viewer, "read")
+    headers = {"Authorization": f"Bearer {token}"}
+
+    def told(address: str) -> str:
+        return as_user(demo.cast.viewer).get(address, headers=headers if "/api/" in address else {}).text
+
+    Worker.objects.update(heartbeat_at=timezone.now())
+    assert not [address for address in places if "last heard of" in told(address)]
+    last = timezone.now() - timedelta(seconds=SILENT_S + 20)
+    Worker.objects.update(heartbeat_at=last)
+    run.refresh_from_db()
+    words = silence.words(run)
+    assert f"{last:%Y-%m-%d %H:%M:%S}" in words
+    assert [address for address in places if words not in told(address)] == []
+    assert [row["reason"] for row in json.loads(told("/api/v1/runs?status=running"))["items"]].count(words) >= 1
+    page = told(f"/runs/{run.pk}/")
+    assert "data-since" not in page, "no clock of it counts on"
+    assert "1 not heard of" in told("/")
 
 
 def test_a_run_that_ended_before_any_step_says_why(demo: Demo, as_user: AsUser) -> None:

@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from apps.runs import reading
-from apps.runs.models import Run
+from apps.runs import reading, silence, whereabouts
+from apps.runs.models import Run, Worker
 from apps.runs.supervisor import rows
+from apps.runs.timing import SILENT_S
 from apps.tools import diagnostics
 from apps.tools.models import OwnershipDiagnostic
 from apps.workflows.models import Workflow
@@ -53,6 +54,31 @@ def test_with_a_free_worker_it_is_about_to_start(workflow: Workflow) -> None:
 
 def test_a_running_run_stands_not_still(workflow: Workflow) -> None:
     assert reading.why_not_running(running(workflow)[0]).code == ""
+
+
+def test_a_running_run_whose_worker_is_silent_says_since_when(workflow: Workflow) -> None:
+    run, _ = running(workflow)
+    Run.objects.filter(pk=run.pk).update(lease_worker=rows.register("worker", slots=1))
+    told = reading.run_json(fresh(run))
+    assert (told["reason"], told["reason_code"], told["unheard_since"]) == ("", "", None)
+    last = timezone.now() - timedelta(seconds=SILENT_S + 1)
+    Worker.objects.update(heartbeat_at=last)
+    told = reading.run_json(fresh(run))
+    assert (told["status"], told["reason_code"], told["unheard_since"]) == ("running", "unheard", last)
+    assert told["reason"] == silence.words(fresh(run))
+    assert f"{last:%H:%M:%S} UTC" in told["reason"]
+
+
+def test_a_cluster_that_outlives_its_supervisor_is_heard_of_by_who_adopted_it(workflow: Workflow) -> None:
+    gone, here = rows.register("worker", slots=1), whereabouts.here()
+    old = timezone.now() - timedelta(minutes=5)
+    rows.mark(gone.pk, pid_started="1@another", cluster_pid=here.pid, cluster_started=here.pid_started)
+    rows.mark(gone.pk, heartbeat_at=old)
+    run, _ = running(workflow)
+    Run.objects.filter(pk=run.pk).update(lease_worker=gone)
+    assert silence.words(fresh(run))
+    assert [row.pk for row in rows.adopt_orphans()] == [gone.pk]
+    assert not silence.words(fresh(run))
 
 
 def test_one_leader_leads_until_it_falls_silent() -> None:

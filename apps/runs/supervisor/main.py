@@ -20,7 +20,7 @@ from apps.runs.models import Run
 from apps.runs.supervisor import rows, sweeper
 from apps.runs.supervisor.cluster import Cluster
 from apps.runs.supervisor.reaper import Reaper
-from apps.runs.timing import CUT_S, HEARTBEAT_S, START_CLUSTER_S, STUCK_CLUSTER_S, SWEEP_S
+from apps.runs.timing import CUT_S, HEARTBEAT_S, LONGEST_ROUND_S, START_CLUSTER_S, STUCK_CLUSTER_S, SWEEP_S
 from apps.tools import closing
 from apps.workflows import unfinished
 from engine.sandbox import host, processes
@@ -44,6 +44,7 @@ class Supervisor:
         self._signals = 0
         self._leading = False
         self._mending = threading.Thread()
+        self._began_duty = time.monotonic()
         self._oldest: tuple[uuid.UUID, float] | None = None
         self._restart_at, self._deaths = 0.0, 0
         self._duties = [
@@ -71,7 +72,15 @@ class Supervisor:
     def tick(self) -> None:
         """Every duty that is due. A database that is away is waited for: the sandboxes end by their own clocks."""
         for duty in self._duties:
-            duty.do_if_due()
+            self._do(duty)
+
+    def goes_round(self) -> bool:
+        """Whether its duties are done, one after the other, also when a database makes each of them wait."""
+        return time.monotonic() - self._began_duty < LONGEST_ROUND_S
+
+    def _do(self, duty: _Duty) -> None:
+        self._began_duty = time.monotonic()
+        duty.do_if_due()
 
     def stop(self) -> None:
         """The planned stop: stop taking, drain, then end what still runs; every end is recorded (BEHAVIOUR 10).
@@ -101,7 +110,7 @@ class Supervisor:
             if time.monotonic() > deadline or (hurried and self._signals > 1):
                 return False
             for duty in self._duties[:2]:
-                duty.do_if_due()
+                self._do(duty)
             time.sleep(TICK_S)
         return True
 

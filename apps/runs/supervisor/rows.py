@@ -60,7 +60,10 @@ def lead(worker_id: uuid.UUID, name: str = "leader") -> bool:
 
 
 def adopt_orphans() -> list[Worker]:
-    """Workers of this host whose supervisor is gone: their runs go over to the next cluster after the running step."""
+    """Workers of this host whose supervisor is gone: their runs go over to the next cluster after the running step.
+
+    As long as their cluster lives they are heard of: by who adopted them.
+    """
     left = []
     for row in Worker.objects.filter(role=WORKER, stopped_at=None):
         here = row.host == whereabouts.host()
@@ -69,7 +72,8 @@ def adopt_orphans() -> list[Worker]:
             continue
         cluster = here and row.cluster_pid is not None and processes.alive(row.cluster_pid, row.cluster_started)
         now = timezone.now()
-        mark(row.pk, stopping_at=row.stopping_at or now, stopped_at=None if cluster else now)
+        ended = {"heartbeat_at": now} if cluster else {"stopped_at": now}
+        mark(row.pk, stopping_at=row.stopping_at or now, **ended)
         if cluster:
             left.append(row)
     return left

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.runs import fitness
-from apps.runs.supervisor import cluster
+from apps.runs.supervisor import cluster, signs
 from apps.runs.supervisor.main import Supervisor
 from config import services
 
@@ -22,6 +22,7 @@ class Command(BaseCommand):
     help = "Advance runs, reap lost ones and keep house, until SIGTERM; then drain for PULSE_DRAIN_S seconds."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--signs-to", type=int, default=0, help="A pipe for signs of life to the starting process.")
         parser.add_argument("--with-parent", action="store_true", help="Stop when the starting process ends.")
 
     def handle(self, *_args: Any, **options: Any) -> None:
@@ -32,6 +33,9 @@ class Command(BaseCommand):
         refusal = fitness.refusal()
         if refusal:
             self.stderr.write(f"No step is started on this host. {refusal}")
-        Supervisor(refusal=refusal).run()
+        supervisor = Supervisor(refusal=refusal)
+        if options["signs_to"]:
+            signs.give(options["signs_to"], supervisor.goes_round)
+        supervisor.run()
         if refusal:
             sys.exit(CANNOT_SANDBOX)
