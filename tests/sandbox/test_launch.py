@@ -367,9 +367,9 @@ for folder in ("/pulse/code/gate", "/pulse/run/out", "/pulse/learnings/_global")
 
 
 def test_a_limit_that_cannot_be_set_is_refused(bench: Bench) -> None:
-    built = policy.build(bench.declared(), bench.host())
+    built = policy.build(bench.declared(limits=Limits(open_files=2**40)), bench.host())
     with pytest.raises(SandboxRefused) as refused:
-        launch.start(built, argv=["/usr/bin/true"], env=ENV, cwd="/", limits=Limits(open_files=2**40))
+        launch.start(built, argv=["/usr/bin/true"], env=ENV, cwd="/")
     assert refused.value.reason is Reason.SANDBOX_INCOMPLETE
 
 

@@ -73,9 +73,7 @@ class _Attempt:
         built = policy.build(contract.declared, contract.sandbox)
         self._policy_record = built.record()
         self._disk = disk = Disk(built.mounts, contract.tree.entries, contract.limits)
-        self._sandbox = launch.start(
-            built, argv=_ARGV, env=contract.env, cwd=contract.folder, frame="later", limits=contract.limits
-        )
+        self._sandbox = launch.start(built, argv=_ARGV, env=contract.env, cwd=contract.folder, frame="later")
         # From here on bubblewrap and the interpreter start beside us; the step's code waits for its frame.
         self._log = _new_log(contract)
         if stop := listeners.started(self._sandbox.pid, self._sandbox.pid_started):

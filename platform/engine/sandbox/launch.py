@@ -258,7 +258,6 @@ def start(
     env: Mapping[str, str],
     cwd: str,
     frame: bytes | Literal["later"] | None = None,
-    limits: Limits | None = None,
 ) -> Sandbox:
     """Starts `argv` inside and returns once its first process is known; SandboxRefused when nothing was started.
 
@@ -269,7 +268,7 @@ def start(
     """
     parts = _Parts()
     try:
-        bounds = limits or policy.declared.limits
+        bounds = policy.declared.limits
         bounds.refuse_beyond_reach()
         group = Group(policy.host.tools.cgroup, bounds) if policy.host.tools.cgroup else None
         late = frame == "later" and processes.tells_children()
