@@ -17,7 +17,7 @@ from ninja.parser import Parser
 
 from apps.accounts.api_base import TeamBearer, TooOften, problem
 from apps.accounts.errors import Field, Refused
-from config.busy import busy, is_busy
+from config.busy import passing
 from engine import json_values
 
 log = logging.getLogger(__name__)
@@ -122,8 +122,8 @@ def _answer_faults(api: NinjaAPI) -> None:
 
     @api.exception_handler(Exception)
     def fault(request: HttpRequest, wrong: Exception) -> HttpResponse:
-        if is_busy(wrong):
-            return busy(request)
+        if (told := passing(request, wrong)) is not None:
+            return told
         log.error("The API failed at %s %r", request.method, request.path, exc_info=wrong)
         return problem(request, 500, "internal", "A fault of ours; it is in the log under this request id.")
 

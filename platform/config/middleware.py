@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from allauth.mfa.utils import is_mfa_enabled
 from django.conf import settings
+from django.contrib.sessions.backends.base import UpdateError
+from django.contrib.sessions.exceptions import SessionInterrupted
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import BadRequest
 from django.db import OperationalError
@@ -17,7 +19,7 @@ from django.views import defaults
 from apps.accounts.api_base import problem
 from apps.accounts.models import User
 from config import logs
-from config.busy import BUSY_TEXT, busy, is_busy
+from config.busy import BUSY_TEXT, NOT_THE_SESSION, passing
 from engine.ids import uuid7
 
 Answer = Callable[[HttpRequest], HttpResponseBase]
@@ -55,7 +57,7 @@ class Readable:
 
 
 class ApiErrors:
-    """Below /api/ each error has the API's shape, whoever answered it; a busy database is a 503 everywhere."""
+    """Below /api/ each error has the API's shape, whoever answered it; what is no fault of ours is a 503 everywhere."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -74,7 +76,7 @@ class ApiErrors:
         return shaped
 
     def process_exception(self, request: HttpRequest, wrong: Exception) -> HttpResponse | None:
-        return busy(request) if is_busy(wrong) else None
+        return passing(request, wrong)
 
 
 SAID = {
@@ -90,15 +92,22 @@ SAID = {
 
 
 class Sessions(SessionMiddleware):
-    """Django's, which saves the session after the view: there too a busy database is a 503."""
+    """Django's, which saves the session after the view: there too a database that takes nothing is a 503."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         try:
             return super().process_response(request, response)
-        except OperationalError as wrong:
-            if is_busy(wrong):
-                return busy(request)
-            raise
+        except (SessionInterrupted, OperationalError, OSError) as wrong:
+            if (told := passing(request, _behind(wrong), NOT_THE_SESSION)) is None:
+                raise
+            return told
+
+
+def _behind(wrong: BaseException) -> BaseException:
+    """Django tells of a database that does not take a session as of a session that was deleted meanwhile."""
+    while isinstance(wrong, SessionInterrupted | UpdateError) and wrong.__context__ is not None:
+        wrong = wrong.__context__
+    return wrong
 
 
 class NoStore:
