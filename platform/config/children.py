@@ -82,7 +82,13 @@ class Child:
             self._forget()
             return f"{self.name} ended by itself (exit {code}); it is started again."
         if time.monotonic() >= self._start_at:
-            self.start()
+            try:
+                self.start()
+            except OSError as wrong:  # no memory, process or descriptor left, a full disk: `up` outlives it
+                if self._signs is not None:
+                    self._signs.started()
+                self._forget()
+                return f"{self.name} could not be started ({wrong.strerror}); it is tried again."
         return ""
 
     def _end_hung(self) -> str:

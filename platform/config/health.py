@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from django.conf import settings
 from django.core.cache import cache
@@ -21,6 +25,7 @@ from apps.runs.timing import SILENT_S
 from apps.tools.models import OwnershipDiagnostic
 
 STARTED_AT = timezone.now()
+WRITTEN = 64 * 1024  # to see whether anything can be stored
 
 
 @require_safe
@@ -106,7 +111,24 @@ def _cache() -> str:
 
 
 def _data() -> str:
-    return "ok" if os.access(settings.PULSE_DATA, os.W_OK | os.X_OK) else "the data folder cannot be written"
+    """By writing: of a disk that is full, a quota, a disk gone read-only, permissions say nothing."""
+    for folder in _disks():
+        try:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                if file.write(os.urandom(WRITTEN)) < WRITTEN:
+                    return f"{folder.name} cannot be written: No space left on device"
+        except OSError as wrong:
+            return f"{folder.name} cannot be written: {wrong.strerror}"
+    return "ok"
+
+
+def _disks() -> list[Path]:
+    """The data folder, and those in it that lie on a disk of their own."""
+    found: dict[int, Path] = {}
+    for folder in (settings.PULSE_DATA, settings.PULSE_DATA / "database", settings.PULSE_DATA / "workspaces"):
+        with contextlib.suppress(FileNotFoundError):
+            found.setdefault(folder.stat().st_dev, folder)
+    return [*found.values()] or [settings.PULSE_DATA]
 
 
 def _steps() -> str:
@@ -150,6 +172,13 @@ def _lines(now: datetime) -> Iterator[str]:
     yield "# HELP pulse_slots Runs that the living workers can advance at once."
     yield "# TYPE pulse_slots gauge"
     yield f"pulse_slots {sum(worker.slots for worker in living)}"
+    yield "# HELP pulse_data_writable Whether something can be stored in the data folder: 1 or 0."
+    yield "# TYPE pulse_data_writable gauge"
+    yield f"pulse_data_writable {int(_data() == 'ok')}"
+    yield "# HELP pulse_data_free_bytes Room on the fullest of the disks of the data folder."
+    yield "# TYPE pulse_data_free_bytes gauge"
+    with contextlib.suppress(OSError):  # the folder is gone: not known
+        yield f"pulse_data_free_bytes {min(shutil.disk_usage(folder).free for folder in _disks())}"
     yield "# HELP pulse_ownership_rejections_total Tool calls refused for reasons of ownership."
     yield "# TYPE pulse_ownership_rejections_total counter"
     yield f"pulse_ownership_rejections_total {OwnershipDiagnostic.objects.count()}"

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from apps.runs.models import Run, Worker
 from apps.runs.timing import SILENT_S
+from tests.engine.test_log_lost import files_of_at_most
 from tests.factories import make_team, make_workflow
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +72,19 @@ def test_it_is_not_ready_without_a_data_folder(settings, tmp_path):
     answer = Client().get("/readyz")
     assert answer.status_code == 503
     assert "cannot be written" in answer.json()["data"]
+    assert "pulse_data_writable 0" in Client().get("/metrics").text.splitlines()
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_it_is_not_ready_when_nothing_can_be_stored_and_the_numbers_say_so(size):
+    with files_of_at_most(size):
+        answer, numbers = Client().get("/readyz"), Client().get("/metrics").text.splitlines()
+    assert (answer.status_code, answer.json()["status"]) == (503, "not_ready")
+    assert "cannot be written" in answer.json()["data"]
+    assert "pulse_data_writable 0" in numbers
+    numbers = Client().get("/metrics").text.splitlines()
+    assert "pulse_data_writable 1" in numbers
+    assert any(int(line.split()[1]) > 0 for line in numbers if line.startswith("pulse_data_free_bytes "))
 
 
 def test_it_is_not_ready_with_migrations_missing():
