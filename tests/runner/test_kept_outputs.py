@@ -142,6 +142,8 @@ def test_what_is_kept_may_be_read_by_the_next_step_and_written_by_none(stage: St
     kept = os.stat(made.out / "inner" / "a.json")
     assert (kept.st_uid, kept.st_mode & 0o777) == (os.geteuid(), takeover.FILE)
     assert (made.out / "inner").stat().st_mode & 0o777 == made.out.stat().st_mode & 0o777 == takeover.FOLDER
-    given = {"made/inner/a.json": Dependency(made.contract.ask.attempt, "inner/a.json")}
+    attempt = made.contract.ask.attempt
+    assert {folder.stat().st_mode & 0o777 for folder in (attempt.root, *attempt.root.parents[:2])} == {0o711}
+    given = {"made/inner/a.json": Dependency(attempt, "inner/a.json")}
     step = {"context_dependencies": ["made/inner/a.json"]}
     assert stage.run("import sys\nprint(open(sys.argv[1]).read())\n", step=step, dependencies=given).log == "1\n\n"

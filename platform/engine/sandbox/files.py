@@ -150,13 +150,17 @@ class Beneath:
             for parent, part, name in staged:
                 os.rename(part, name, src_dir_fd=parent, dst_dir_fd=parent)
 
-    def make_folder(self, relative: str, mode: int = 0o770) -> None:
-        """Makes the folder and those above it that are missing, each with the group of the one above it."""
+    def make_folder(self, relative: str, mode: int = 0o770, above: int | None = None) -> None:
+        """Makes the folder and those above it that are missing, each with the group of the one above it.
+
+        `above`: the mode of those above it, where it is another.
+        """
         parts = check_name(relative).split("/")
         folder = self._folder("")
         try:
             for index, part in enumerate(parts):
-                inner = self._enter_or_make(folder, part, mode, "/".join(parts[: index + 1]))
+                own = mode if above is None or index + 1 == len(parts) else above
+                inner = self._enter_or_make(folder, part, own, "/".join(parts[: index + 1]))
                 os.close(folder)
                 folder = inner
         finally:

@@ -263,7 +263,7 @@ def _open(folder: int, name: str) -> int:
 def _create(wish: Wish, runner: Runner) -> bool:
     try:
         with Beneath(os.path.realpath(wish.root), group=runner.gid if runner.dropped else None) as folder:
-            folder.make_folder(wish.relative, 0o770)
+            folder.make_folder(wish.relative, 0o770, above=0o711)  # a step replaces nothing that it was granted
     except (FileRefused, OSError):
         return False
     return True
