@@ -209,7 +209,8 @@ class StepRun(models.Model):
     decision = FoundJson(null=True, help_text="Of a branch: the route, and where the decision came from.")
     reused_from = models.UUIDField(null=True, help_text="The attempt of the earlier run whose outputs were copied in.")
     reused_files = FoundJson(
-        null=True, help_text="Of a reused step: what was copied in, as {path, bytes, sha256}; null until it was."
+        null=True,
+        help_text="Of a reused step: {path, bytes, sha256} of what was copied in, or its problem; null until it was.",
     )
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
                 ('reason', apps.fields.FoundText(blank=True)),
                 ('decision', apps.fields.FoundJson(help_text='Of a branch: the route, and where the decision came from.', null=True)),
                 ('reused_from', models.UUIDField(help_text='The attempt of the earlier run whose outputs were copied in.', null=True)),
-                ('reused_files', apps.fields.FoundJson(help_text='Of a reused step: what was copied in, as {path, bytes, sha256}; null until it was.', null=True)),
+                ('reused_files', apps.fields.FoundJson(help_text='Of a reused step: {path, bytes, sha256} of what was copied in, or its problem; null until it was.', null=True)),
                 ('started_at', models.DateTimeField(null=True)),
                 ('finished_at', models.DateTimeField(null=True)),
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='runs.run')),
