@@ -119,7 +119,7 @@ def test_what_was_there_before_is_not_counted(stage: Stage) -> None:
     code = (
         "import os, time\nfor path in ('/pulse/code/work', '/pulse/code/other', '/pulse/assets'):\n"
         "    with open(f'{path}/large.bin', 'ab') as file:\n        file.write(b'x')\n"
-        "    open(f'{path}/new', 'wb').write(os.urandom(4 * 1024 * 1024))\n    os.remove(f'{path}/large.bin')\n"
+        "    os.remove(f'{path}/large.bin')\n    open(f'{path}/new', 'wb').write(os.urandom(4 * 1024 * 1024))\n"
         "time.sleep(1.3)\n"
     )
     step = {"limits": {"output_mb": 2}, "access": {"assets": "read-write"}}
