@@ -16,6 +16,8 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 
 # --- Where things are -------------------------------------------------------------------------------------
 PULSE_DATA = before.data_folder(BASE_DIR)
+# Read by SQLite when it is first loaded: what a query of a workflow sorts lies where the data is, closed to steps.
+os.environ["SQLITE_TMPDIR"] = str(PULSE_DATA / "database" / "tmp")
 PULSE_RELEASE = env.text("PULSE_RELEASE") or release.find(BASE_DIR)
 PULSE_PORT = env.number("PULSE_PORT", before.PORT)
 PULSE_HOST = env.text("PULSE_HOST", before.HOST)
@@ -304,6 +306,7 @@ LOGGING = {
 # --- Keys: last, since nothing is written before every setting above holds -------------------------------
 try:
     (PULSE_DATA / "database").mkdir(mode=0o700, parents=True, exist_ok=True)
+    (PULSE_DATA / "database" / "tmp").mkdir(mode=0o700, exist_ok=True)
     SECRET_KEY = env.text("PULSE_SECRET_KEY") or keyfiles.read_or_make(PULSE_DATA / "secrets" / "django.key")
 except OSError as _wrong:
     raise ImproperlyConfigured(

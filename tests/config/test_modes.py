@@ -157,3 +157,28 @@ def test_the_key_stays_the_same_from_start_to_start(tmp_path):
     first = settings_of(tmp_path, ["SECRET_KEY"])
     assert first == settings_of(tmp_path, ["SECRET_KEY"])
     assert len(str(first["SECRET_KEY"])) >= 50
+
+
+SORT = """
+import os, sqlite3
+raw = sqlite3.connect(":memory:")
+raw.execute("PRAGMA cache_size=10")
+rows = raw.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 50)"
+                   " SELECT randomblob(1000000) AS r FROM n ORDER BY r")
+rows.fetchone()
+for number in os.listdir("/proc/self/fd"):
+    try:
+        print(os.readlink(f"/proc/self/fd/{number}"))
+    except FileNotFoundError:
+        pass
+"""
+
+
+def test_what_a_query_sorts_lies_in_the_data_folder_where_no_step_looks(tmp_path):
+    done = manage(tmp_path, "shell", "-c", SORT)
+    sorted_in = [line for line in done.stdout.splitlines() if "etilqs" in line]
+    assert sorted_in, done.stdout + done.stderr
+    folder = tmp_path / "data" / "database" / "tmp"
+    assert all(line.startswith(f"{folder}/") for line in sorted_in)
+    assert [path.stat().st_mode & 0o077 for path in (folder, folder.parent)] == [0, 0]
+    assert not list(folder.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 from apps.tools.errors import Code, ToolFailure
 from apps.tools.identity import read_caller
 from apps.tools.work import Databases, Work
-from apps.tools.workflow_db import database, reading, writing
+from apps.tools.workflow_db import database, reading, watch, writing
 from apps.tools.workflow_db.database import Connection, Database
 from apps.tools.workflow_db.guard import Mode
 from apps.tools.workflow_db.writing import Mark, Statement
@@ -145,6 +146,50 @@ def test_no_call_of_a_function_is_long(db, sql):
     with suppress(ToolFailure):
         reading.query(db, sql, seconds=2.0)
     assert time.monotonic() - began < GENEROUS_S
+
+
+SPILL = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) "
+SPILLING = [
+    SPILL + "SELECT i, randomblob(1000000) AS r FROM n ORDER BY r",
+    SPILL + "SELECT count(*) AS c FROM (SELECT DISTINCT randomblob(1000000) FROM n)",
+    SPILL + "SELECT count(*) AS c FROM (SELECT max(randomblob(1000000)) FROM n GROUP BY randomblob(1000000))",
+    SPILL + "SELECT sum(i) OVER (ORDER BY r) AS s FROM (SELECT i, randomblob(1000000) AS r FROM n)",
+    (
+        "WITH RECURSIVE n(r) AS (SELECT randomblob(1000000) UNION SELECT randomblob(1000000) FROM n LIMIT 3000)"
+        " SELECT count(*) AS c FROM n"
+    ),
+]
+
+
+def written() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_oublock * 512
+
+
+@pytest.mark.parametrize("sql", SPILLING, ids=range(len(SPILLING)))
+def test_a_query_writes_no_more_temporary_files_than_it_may(db, monkeypatch, sql):
+    monkeypatch.setitem(database.WRITTEN, Mode.READ, 10_000_000)
+    before = written()
+    with pytest.raises(ToolFailure, match="wrote more to the disk") as caught:
+        reading.query(db, sql)
+    assert caught.value.code == Code.LIMIT_EXCEEDED
+    assert written() - before < 1_500_000_000  # each would write 3 GB
+    assert reading.query(db, "SELECT count(*) AS c FROM t ORDER BY 1")["rows"] == [{"c": 1}]
+
+
+def test_a_mutation_writes_no_more_than_it_may_and_changes_nothing(db, monkeypatch):
+    monkeypatch.setitem(database.WRITTEN, Mode.WRITE, 10_000_000)
+    with pytest.raises(ToolFailure, match="wrote more to the disk"):
+        mutate(db, f"INSERT INTO t (v) {SPILL} SELECT randomblob(1000000) FROM n")
+    with pytest.raises(ToolFailure, match="wrote more to the disk"):
+        mutate(db, "INSERT INTO t (v) VALUES (randomblob(1000000 + ?))", *([n] for n in range(3000)))
+    assert reading.query(db, "SELECT count(*) AS c FROM t")["rows"] == [{"c": 1}]
+
+
+def test_queries_at_a_time_share_what_they_may_write(db, monkeypatch):
+    monkeypatch.setattr(watch, "TOGETHER", 10_000_000)
+    monkeypatch.setitem(database.WRITTEN, Mode.READ, 1 << 40)
+    with pytest.raises(ToolFailure, match="wrote more to the disk"):
+        reading.query(db, SPILLING[0])
 
 
 def doubling(count: int) -> str:

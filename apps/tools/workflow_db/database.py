@@ -21,6 +21,7 @@ from apps.tools.workflow_db import hints, reserved, watch
 from apps.tools.workflow_db.functions import Functions
 from apps.tools.workflow_db.guard import READ_PRAGMAS, Guard, Mode
 from apps.tools.workflow_db.regexp import Regexp
+from apps.tools.workflow_db.watch import Running
 
 TIME_LIMIT_S = 10.0
 BUSY_S = 5.0
@@ -43,6 +44,9 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 
+MB = 1024 * 1024
+WRITTEN = {Mode.READ: 256 * MB, Mode.WRITE: 1024 * MB, Mode.MIGRATE: 16 * 1024 * MB}
+"""Bytes that one call may write: of a query its temporary files, which lie in SQLITE_TMPDIR, else the log as well."""
 INSTRUCTIONS = {Mode.READ: 25_000, Mode.WRITE: 25_000, Mode.MIGRATE: 100_000}  # of one statement, as compiled
 TABLE_FUNCTIONS = ("json_each('[]')", "json_tree('[]')", *(f"pragma_{name}" for name in sorted(READ_PRAGMAS)))
 
@@ -61,6 +65,7 @@ class Connection:
         self._seconds = TIME_LIMIT_S
         self._ended = False
         self.timed_out = False
+        self._running: Running | None = None
         suffix = "?mode=ro" if mode is Mode.READ else "?mode=rw"
         self.raw = sqlite3.connect(
             f"file:{quote(str(path))}{suffix}", uri=True, isolation_level=None, timeout=BUSY_S, cached_statements=64
@@ -92,10 +97,16 @@ class Connection:
             self.raw.interrupt()
 
     def _too_late(self) -> int:
-        if time.monotonic() < self._deadline and not self._ended:
+        if self._running is not None:
+            self._running.look_from_within()
+        if self._has_room and time.monotonic() < self._deadline and not self._ended:
             return 0
         self.timed_out = True
         return 1
+
+    @property
+    def _has_room(self) -> bool:
+        return self._running is None or not self._running.wrote_too_much
 
     @contextmanager
     def for_caller(self, seconds: float = TIME_LIMIT_S) -> Iterator[sqlite3.Connection]:
@@ -105,23 +116,28 @@ class Connection:
         self._deadline, self._seconds, self.timed_out = time.monotonic() + seconds, seconds, False
         if self._ended:
             raise _tools_closed()
-        running = watch.watch
-        running.begin(self.raw, self._deadline)
+        watching = watch.watch
+        reads = self._caller_mode is Mode.READ
+        running = self._running = Running(self.raw, self._deadline, WRITTEN[self._caller_mode], reads)
+        watching.begin(running)
         try:
             yield self.raw
             self.check_time()
         except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
-            running.end(self.raw)
+            watching.end(running)
             self._guard.mode = Mode.PLATFORM  # the hint looks names up
             raise self._failure(error) from None
         finally:
-            running.end(self.raw)
+            watching.end(running)
+            self._running = None
             self._guard.mode, self._deadline = Mode.PLATFORM, float("inf")
 
     def check_time(self) -> None:
-        """Raises ToolFailure when the bound of `for_caller` is passed, or the connection was ended."""
+        """Raises ToolFailure when a bound of `for_caller` is passed, or the connection was ended."""
         if self._ended:
             raise _tools_closed()
+        if not self._has_room:
+            raise self._too_much()
         if time.monotonic() > self._deadline:
             raise self._too_long()
 
@@ -169,6 +185,8 @@ class Connection:
     def _failure(self, error: Exception) -> ToolFailure:
         if self._ended:
             return _tools_closed()
+        if not self._has_room:
+            return self._too_much()
         if self.timed_out or time.monotonic() > self._deadline:
             return self._too_long()
         if isinstance(error, MemoryError):
@@ -193,6 +211,15 @@ class Connection:
             Code.LIMIT_EXCEEDED,
             f"The statement did not finish within {self._seconds:g} s and was ended. Nothing was changed.",
             "Narrow it with WHERE, add an index by a migration, or take it in parts.",
+        )
+
+    def _too_much(self) -> ToolFailure:
+        most = WRITTEN[self._caller_mode] // MB
+        return ToolFailure(
+            Code.LIMIT_EXCEEDED,
+            f"The statement wrote more to the disk than it may ({most} MB, less while many run at a time) and was"
+            " ended. Nothing was changed.",
+            "Sort, group or take DISTINCT of fewer or shorter values, or take it in parts.",
         )
 
     def tables(self) -> list[tuple[str, str, str]]:
