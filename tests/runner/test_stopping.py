@@ -88,6 +88,18 @@ def test_a_wish_before_the_code_is_let_go_lets_nothing_of_it_run(
     assert steps_running(stage) == []
 
 
+def test_a_clock_that_is_set_meanwhile_is_not_how_long_a_step_took(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, behind = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: now() - behind[0])
+    heard = Silent()
+    heard.wish = lambda: behind.__setitem__(0, 3600.0)
+    ran = stage.run("import time\ntime.sleep(0.3)\n", listeners=heard)
+    assert behind == [3600.0]
+    assert ran.ending.finished_at > ran.ending.started_at
+
+
 def test_a_tree_that_hides_can_be_seen(stage: Stage) -> None:
     """Else the tests here would prove nothing."""
     seen: list[list[int]] = []

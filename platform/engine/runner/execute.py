@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from engine import dependencies, digests, library
@@ -55,7 +55,7 @@ class _Attempt:
     def __init__(self, contract: Contract, listeners: Listeners) -> None:
         self._contract = contract
         self._listeners = listeners
-        self._started_at = _now()
+        self._started_at, self._clock = datetime.fromtimestamp(time.time(), UTC), time.monotonic()
         self._policy_record: dict[str, object] | None = None
         self._sandbox: launch.Sandbox | None = None
         self._watch: Watch | None = None
@@ -98,7 +98,7 @@ class _Attempt:
             reason=found.reason,
             detail=self._contract.masker.text(found.detail),
             started_at=self._started_at,
-            finished_at=_now(),
+            finished_at=self._now(),
             seal=self._log.seal(0).record() if self._log else None,
             policy=self._policy_record,
             tree_gone=self._tree_gone,
@@ -119,6 +119,10 @@ class _Attempt:
             self._watch.close()
         if self._disk is not None:
             self._disk.close()
+
+    def _now(self) -> datetime:
+        """The start and what has passed since: a clock that is set meanwhile is not shown as how long a step took."""
+        return self._started_at + timedelta(seconds=time.monotonic() - self._clock)
 
     def _close_tools(self) -> None:
         if self._tools_open:
@@ -160,7 +164,7 @@ class _Attempt:
             reason=str(found.reason),
             detail=mask.text(" ".join(filter(None, [found.detail, seal.lost.text]))),
             started_at=self._started_at,
-            finished_at=_now(),
+            finished_at=self._now(),
             exit_code=exit_.code,
             claims=mask.value(claimed.record()),
             seal=seal.record(),
@@ -234,7 +238,3 @@ def _collected(
             if not report.passed:
                 found = verdict.Verdict(Outcome.VALIDATION_FAILED, collect.problem_of(report), report.summary())
         return found, validation, collect.outputs(contract, kept)
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
