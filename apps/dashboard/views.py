@@ -7,7 +7,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
@@ -87,14 +86,13 @@ def start(request: MemberRequest, team: str, slug: str) -> HttpResponseBase:
     form = RunForm(loaded, last_inputs(loaded), request.POST)
     if form.is_valid():
         try:
-            with transaction.atomic():
-                run = runs.start_run(
-                    workflow=found,
-                    entry_path="manual",
-                    initiated_by=request.user.username,
-                    initiator=request.user,
-                    **form.facts(),
-                )
+            run = runs.start_run(
+                workflow=found,
+                entry_path="manual",
+                initiated_by=request.user.username,
+                initiator=request.user,
+                **form.facts(),
+            )
         except Refused as refused:
             _tell(form, refused)
         else:

@@ -122,9 +122,11 @@ def start_run(
     known = _known(workflow, idempotency_key, digest)
     if known is not None:
         return Status(200, _accepted(request, known))
+    facts = body.model_dump()
+    admitted = actions.check_start(workflow=workflow, **facts)
     try:
         with transaction.atomic():
-            run = actions.start_run(**_who(caller, workflow), **body.model_dump())
+            run = actions.start_run(**_who(caller, workflow), **facts, admitted=admitted)
             if idempotency_key:
                 StartKey.objects.create(
                     workflow=workflow, key=idempotency_key, body_sha256=digest, run=run, made_at=timezone.now()

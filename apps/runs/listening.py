@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from apps import rows
@@ -25,6 +26,7 @@ from engine.contract import Contract
 from engine.runner import Stop, StopKind
 from engine.validation import QueryFailed
 
+logger = logging.getLogger(__name__)
 GREW_EVERY_S = 1.0
 ASK_EVERY_S = 0.1
 WISHES = ("fence", "status", "cancel_requested_at", "cancel_requested_by", "lease_worker__cut_at")
@@ -98,19 +100,19 @@ class Listening:
     def started(self, pid: int, pid_started: str) -> Stop | None:
         """The code is let go only after this is committed: without a pid in its row an attempt never ran."""
         self.keeper.holds(pid, pid_started)
-        self._until_started.close()
         contract = self.contract
+        changes = {
+            "pid": pid,
+            "pid_started": pid_started,
+            "started_at": timezone.now(),
+            "contract": contract.record(),
+            "fingerprint": contract.fingerprint,
+            "inputs_digest": contract.inputs_digest,
+            "code_digest": contract.code_digest,
+            "findings": [finding.record() for finding in contract.findings],
+        }
+        self._until_started.close()
         with transaction.atomic():
-            changes = {
-                "pid": pid,
-                "pid_started": pid_started,
-                "started_at": timezone.now(),
-                "contract": contract.record(),
-                "fingerprint": contract.fingerprint,
-                "inputs_digest": contract.inputs_digest,
-                "code_digest": contract.code_digest,
-                "findings": [finding.record() for finding in contract.findings],
-            }
             stored = rows.update(Attempt, changes, _HELD, [rows.key(self.row.pk), self.lease.fence])
         stop = None if stored else self._wish()
         if not stored and stop is None:
@@ -122,8 +124,11 @@ class Listening:
             return
         self._told = monotonic()
         ids = {"step_id": self.row.step_run.step_id, "attempt_id": str(self.row.pk)}
-        with transaction.atomic():
-            leases.record(self.lease, News(Kind.LOG_GREW, ids, {"lines": lines, "bytes": size}))
+        try:
+            with transaction.atomic():
+                leases.record(self.lease, News(Kind.LOG_GREW, ids, {"lines": lines, "bytes": size}))
+        except DatabaseError:  # pages find the lines themselves; no attempt ends for it
+            logger.warning("That the log of attempt %s grew could not be told.", self.row.pk, exc_info=True)
 
     def stop_wanted(self) -> Stop | None:
         if self.keeper.lost:

@@ -11,7 +11,7 @@ from apps.accounts.models import User
 from apps.runs import inputs, reuse
 from apps.runs.errors import Field, RunRefused
 from apps.runs.models import Run, StepRun
-from apps.runs.starting import UNTRIGGERED, start_run
+from apps.runs.starting import UNTRIGGERED, StartFacts, check_start, start_run
 from apps.workflows import definition, places
 from engine.document import Plan
 from engine.ids import uuid7
@@ -48,25 +48,25 @@ def rerun(run: Run, *, by: User, from_step: str = "", only_failed: bool = False)
         from_step = _first_not_done(plan, steps)
     taken = _taken(plan, steps, from_step) if from_step and not old.only_step else []
     given, run_id = inputs.read(old), uuid7()
+    facts: StartFacts = {
+        "initiator": by,
+        "group": old.group,
+        "trigger_name": old.trigger_name,
+        "delivery_id": old.delivery_id,
+        "run_id": run_id,
+        "variables": given.variables,
+        "parameters": given.parameters,
+        "route_selections": given.route_selections,
+        "human_inputs": given.human_inputs,
+        "only_step": old.only_step,
+        "rerun_of": old,
+        "rerun_from": from_step,
+    }
+    facts["admitted"] = check_start(workflow=old.workflow, **facts)
     _copy_delivery(old, str(run_id))
+    who = f"{by.get_username()} (rerun)"
     with transaction.atomic():
-        new = start_run(
-            workflow=old.workflow,
-            entry_path=old.entry_path,
-            initiated_by=f"{by.get_username()} (rerun)",
-            initiator=by,
-            group=old.group,
-            trigger_name=old.trigger_name,
-            delivery_id=old.delivery_id,
-            run_id=run_id,
-            variables=given.variables,
-            parameters=given.parameters,
-            route_selections=given.route_selections,
-            human_inputs=given.human_inputs,
-            only_step=old.only_step,
-            rerun_of=old,
-            rerun_from=from_step,
-        )
+        new = start_run(workflow=old.workflow, entry_path=old.entry_path, initiated_by=who, **facts)
         _take_over(new, taken)
     return new
 

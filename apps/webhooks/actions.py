@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from django.db import transaction
 from django.utils import timezone
@@ -20,7 +20,8 @@ from apps.webhooks.errors import NotRedeliverable, TriggerRefused
 from apps.webhooks.judging import credentials_of
 from apps.webhooks.kinds import KINDS, bearer
 from apps.webhooks.models import Delivery, Trigger
-from apps.workflows import documents, vault
+from apps.workflows import documents, saving, vault
+from apps.workflows.documents import Raw
 from apps.workflows.errors import DocumentNotValid
 from apps.workflows.models import Workflow
 from engine.document.entries import Trigger as TriggerDocument
@@ -28,6 +29,7 @@ from engine.document.entries import Trigger as TriggerDocument
 TOKEN_MARK = "pht_"  # noqa: S105 - how a token begins, not one
 SHORTEST_SECRET = 8
 LIVE_AT_ONCE = 2
+Saved = TypeVar("Saved")
 
 
 @dataclass(frozen=True)
@@ -56,31 +58,20 @@ def make_trigger(
     """
     wanted = _checked(document)
     saved = wanted.model_dump(mode="json", exclude_unset=True)
-    with transaction.atomic():
-        locked = Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
-        if not imported:
-            _check_whole(locked, saved)
+
+    def write() -> Made:
         trigger = Trigger.objects.filter(workflow=workflow, name=wanted.name).first()
         if trigger is None:
             return _register(workflow, wanted, saved, by=by, secret=None if imported else secret)
-        if new:
-            raise TriggerRefused(
-                f"There is a trigger {wanted.name!r} already. Nothing was saved. Take another name.",
-                code="duplicate_name",
-                fields=[Field("name", "taken by another trigger")],
-            )
-        if trigger.kind != wanted.kind:
-            raise TriggerRefused(
-                f"The trigger {wanted.name!r} is of kind {trigger.kind} and can't become {wanted.kind}. Nothing was"
-                " saved. Delete it first, or take another name.",
-                fields=[Field("kind", "differs from the saved one")],
-            )
+        _refuse_other(trigger, wanted, new=new)
         changed = (trigger.definition, trigger.group, trigger.enabled) != (saved, wanted.group, wanted.enabled)
         trigger.definition, trigger.group, trigger.enabled = saved, wanted.group, wanted.enabled
         if changed:
             trigger.save(update_fields=["definition", "group", "enabled"])
             audit.record("trigger.changed", trigger, team=workflow.team, by=by, data={"name": trigger.name})
-    return Made(trigger)
+        return Made(trigger)
+
+    return write() if imported else _save(workflow, lambda: saved, write)
 
 
 def rotate(trigger: Trigger, *, by: User, secret: str = "") -> Made:
@@ -116,17 +107,24 @@ def drop_old(trigger: Trigger, *, by: User) -> Trigger:
 
 def set_enabled(trigger: Trigger, enabled: bool, *, by: User) -> Trigger:
     """A trigger that is switched off answers as if it did not exist, and counts what it turned away."""
+
+    def write() -> Trigger:
+        locked = _locked(trigger)
+        if locked.enabled != enabled:
+            locked.enabled = enabled
+            locked.definition = {**locked.definition, "enabled": enabled}
+            locked.save(update_fields=["enabled", "definition"])
+            _audit("trigger.enabled" if enabled else "trigger.disabled", locked, by)
+        return locked
+
+    def wanted() -> dict[str, JsonValue]:
+        return {**Trigger.objects.get(pk=trigger.pk).definition, "enabled": True}
+
+    if enabled and not Trigger.objects.filter(pk=trigger.pk, enabled=True).exists():
+        return _save(trigger.workflow, wanted, write)
     with transaction.atomic():
-        Workflow.objects.select_for_update(no_key=True).get(pk=trigger.workflow_id)
-        trigger = _locked(trigger)
-        if trigger.enabled != enabled:
-            trigger.enabled = enabled
-            trigger.definition = {**trigger.definition, "enabled": enabled}
-            if enabled:
-                _check_whole(trigger.workflow, trigger.definition)
-            trigger.save(update_fields=["enabled", "definition"])
-            _audit("trigger.enabled" if enabled else "trigger.disabled", trigger, by)
-    return trigger
+        saving.lock(trigger.workflow)
+        return write()
 
 
 def empty(trigger: Trigger, *, by: User) -> None:
@@ -196,16 +194,36 @@ def _checked(document: TriggerDocument | Mapping[str, JsonValue]) -> TriggerDocu
     return wanted
 
 
-def _check_whole(workflow: Workflow, wanted: dict[str, JsonValue]) -> None:
+def _refuse_other(trigger: Trigger, wanted: TriggerDocument, *, new: bool) -> None:
+    if new:
+        raise TriggerRefused(
+            f"There is a trigger {wanted.name!r} already. Nothing was saved. Take another name.",
+            code="duplicate_name",
+            fields=[Field("name", "taken by another trigger")],
+        )
+    if trigger.kind != wanted.kind:
+        raise TriggerRefused(
+            f"The trigger {wanted.name!r} is of kind {trigger.kind} and can't become {wanted.kind}. Nothing was"
+            " saved. Delete it first, or take another name.",
+            fields=[Field("kind", "differs from the saved one")],
+        )
+
+
+def _save(workflow: Workflow, wanted: Callable[[], dict[str, JsonValue]], write: Callable[[], Saved]) -> Saved:
     """What an import would refuse is refused here: a group that there is not, a parameter of no step."""
-    raw = documents.with_sections(workflow)
-    others = [
-        one for one in cast(list[dict[str, JsonValue]], raw.get("triggers") or []) if one["name"] != wanted["name"]
-    ]
-    try:
-        documents.check(raw | {"triggers": cast(JsonValue, [*others, wanted])}, workflow.team)
-    except DocumentNotValid as wrong:
+    own = ""
+
+    def change() -> Raw:
+        nonlocal own
+        raw, mine = documents.with_sections(workflow), wanted()
+        before = cast(list[dict[str, JsonValue]], raw.get("triggers") or [])
+        others = [one for one in before if one["name"] != mine["name"]]
         own = f"$.triggers[{len(others)}]."
+        return raw | {"triggers": cast(JsonValue, [*others, mine])}
+
+    try:
+        return saving.checked(workflow, change, lambda _raw, _document: write())
+    except DocumentNotValid as wrong:
         raise TriggerRefused(
             wrong.detail.removeprefix(own),
             code=wrong.code,

@@ -7,7 +7,7 @@ workflow may not use, a group with a value for a variable that is gone.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -24,6 +24,7 @@ from apps.workflows.importing import import_workflow
 from apps.workflows.models import Secret, Workflow
 from engine import states
 from engine.digests import code_tree
+from engine.document import WorkflowDocument
 from engine.graph import top_level_packages
 from engine.ids import uuid7
 
@@ -53,94 +54,91 @@ class SavedSecret:
     warning: str
 
 
-@transaction.atomic
 def save_plan(workflow: Workflow, plan: Mapping[str, JsonValue], *, by: User | None) -> int:
     """Save the plan as the next revision and make it live; the number. The same plan again makes no revision."""
-    before = _lock(workflow)
-    raw = documents.with_sections(workflow) | {"plan": dict(plan)}
-    documents.check(raw, workflow.team, top_level_packages(code_tree(places.places_of(workflow).code).files))
-    number = saving.write_plan(workflow, raw["plan"], by)
-    if number != before:
-        audit.record("plan.saved", workflow, team=workflow.team, by=by, data={"revision": number})
-    return number
+
+    def packages() -> Collection[str]:
+        return top_level_packages(code_tree(places.places_of(workflow).code).files)
+
+    def write(raw: Raw, _document: WorkflowDocument) -> int:
+        before = workflow.revision
+        number = saving.write_plan(workflow, raw["plan"], by)
+        if number != before:
+            audit.record("plan.saved", workflow, team=workflow.team, by=by, data={"revision": number})
+        return number
+
+    return saving.checked(
+        workflow, lambda: documents.with_sections(workflow) | {"plan": dict(plan)}, write, packages=packages
+    )
 
 
-@transaction.atomic
 def set_variable(workflow: Workflow, *, name: str, value: JsonValue, description: str = "", by: User | None) -> None:
     """Make or change a variable's default; runs that have started keep the values they pinned."""
-    _lock(workflow)
-    raw = documents.of_workflow(workflow)
-    _put(raw, "variables", {"name": name, "value": value, "description": description})
-    _save_lists(workflow, raw)
-    audit.record("variable.set", workflow, team=workflow.team, by=by, data={"name": name})
+
+    def change() -> Raw:
+        raw = documents.of_workflow(workflow)
+        _put(raw, "variables", {"name": name, "value": value, "description": description})
+        return raw
+
+    saving.checked(workflow, change, _lists(workflow, "variable.set", {"name": name}, by))
 
 
-@transaction.atomic
 def delete_variable(workflow: Workflow, *, name: str, by: User | None) -> None:
     """Take a variable away, and each group's value for it. What names it elsewhere (a trigger) makes this refused."""
-    _lock(workflow)
-    raw = documents.with_sections(workflow)
-    if not _drop(raw, "variables", name):
-        raise VariableRefused(f"{workflow.slug} has no variable {name}. Nothing was changed.", status=404)
-    for group in _objects(raw, "groups"):
-        cast(dict[str, JsonValue], group["values"]).pop(name, None)
-    _save_lists(workflow, raw)
-    audit.record("variable.deleted", workflow, team=workflow.team, by=by, data={"name": name})
+
+    def change() -> Raw:
+        raw = documents.with_sections(workflow)
+        if not _drop(raw, "variables", name):
+            raise VariableRefused(f"{workflow.slug} has no variable {name}. Nothing was changed.", status=404)
+        for group in _objects(raw, "groups"):
+            cast(dict[str, JsonValue], group["values"]).pop(name, None)
+        return raw
+
+    saving.checked(workflow, change, _lists(workflow, "variable.deleted", {"name": name}, by))
 
 
-@transaction.atomic
 def set_group(
     workflow: Workflow, *, name: str, values: Mapping[str, JsonValue], enabled: bool = True, by: User | None
 ) -> None:
     """Make or change a group: `values` replaces all of its values; a variable left out keeps its default."""
-    _lock(workflow)
-    raw = documents.with_sections(workflow)
-    _put(raw, "groups", {"name": name, "values": dict(values), "enabled": enabled})
-    _save_lists(workflow, raw)
-    audit.record("group.set", workflow, team=workflow.team, by=by, data={"name": name, "enabled": enabled})
+
+    def change() -> Raw:
+        raw = documents.with_sections(workflow)
+        _put(raw, "groups", {"name": name, "values": dict(values), "enabled": enabled})
+        return raw
+
+    saving.checked(workflow, change, _lists(workflow, "group.set", {"name": name, "enabled": enabled}, by))
 
 
-@transaction.atomic
 def delete_group(workflow: Workflow, *, name: str, by: User | None) -> None:
     """Take a group away; its runs keep their values. What names it elsewhere (a trigger) makes this refused."""
-    _lock(workflow)
-    raw = documents.with_sections(workflow)
-    if not _drop(raw, "groups", name):
-        raise GroupUnknown(f"{workflow.slug} has no group {name}. Nothing was changed.", status=404)
-    _save_lists(workflow, raw)
-    audit.record("group.deleted", workflow, team=workflow.team, by=by, data={"name": name})
+
+    def change() -> Raw:
+        raw = documents.with_sections(workflow)
+        if not _drop(raw, "groups", name):
+            raise GroupUnknown(f"{workflow.slug} has no group {name}. Nothing was changed.", status=404)
+        return raw
+
+    saving.checked(workflow, change, _lists(workflow, "group.deleted", {"name": name}, by))
 
 
-@transaction.atomic
 def set_settings(workflow: Workflow, settings: Mapping[str, JsonValue], *, by: User | None) -> None:
     """Replace the workflow's settings."""
-    _lock(workflow)
-    raw = documents.of_workflow(workflow) | {"settings": dict(settings)}
-    documents.check(raw, workflow.team)
-    workflow.settings = dict(settings)
-    workflow.save(update_fields=["settings", "updated_at"])
-    audit.record("settings.set", workflow, team=workflow.team, by=by, data={"settings": dict(settings)})
+    wanted = dict(settings)
+    _set_fields(workflow, {"settings": wanted}, {"settings": wanted}, "settings.set", {"settings": wanted}, by)
 
 
-@transaction.atomic
 def describe(workflow: Workflow, *, title: str, objective: str, by: User | None) -> None:
     """Change what people read about the workflow."""
-    _lock(workflow)
-    documents.check(documents.of_workflow(workflow) | {"title": title, "objective": objective}, workflow.team)
-    workflow.title, workflow.objective = title, objective
-    workflow.save(update_fields=["title", "objective", "updated_at"])
-    audit.record("workflow.described", workflow, team=workflow.team, by=by, data={"title": title})
+    texts = {"title": title, "objective": objective}
+    _set_fields(workflow, texts, texts, "workflow.described", {"title": title}, by)
 
 
-@transaction.atomic
 def allow_secrets(workflow: Workflow, names: Iterable[str], *, by: User | None) -> None:
     """Set which of the team's secrets the workflow may use; a name that a step uses cannot be left out."""
-    _lock(workflow)
     wanted = list(dict.fromkeys(names))
-    documents.check(documents.of_workflow(workflow) | {"secrets": cast(JsonValue, wanted)}, workflow.team)
-    workflow.secret_names = wanted
-    workflow.save(update_fields=["secret_names", "updated_at"])
-    audit.record("secrets.allowed", workflow, team=workflow.team, by=by, data={"names": wanted})
+    changes: Raw = {"secrets": cast(JsonValue, wanted)}
+    _set_fields(workflow, changes, {"secret_names": wanted}, "secrets.allowed", {"names": wanted}, by)
 
 
 @transaction.atomic
@@ -175,7 +173,7 @@ def transfer(workflow: Workflow, *, owner: User, by: User | None) -> None:
         raise Forbidden(
             f"{owner.username} is no active editor or owner of {workflow.team.name}. The owner was not changed."
         )
-    _lock(workflow)
+    saving.lock(workflow)
     former, workflow.owner = workflow.owner, owner
     workflow.save(update_fields=["owner", "updated_at"])
     data = {"from": former.username, "to": owner.username}
@@ -186,7 +184,7 @@ def delete_workflow(workflow: Workflow, *, by: User | None) -> None:
     """Take the workflow away with its rows, runs and files. Refused while a run of it has not ended."""
     root = places.places_of(workflow).root
     with transaction.atomic():
-        _lock(workflow)
+        saving.lock(workflow)
         unfinished = workflow.runs.exclude(status__in=states.TERMINAL).count()
         if unfinished:
             raise Refused(
@@ -199,16 +197,36 @@ def delete_workflow(workflow: Workflow, *, by: User | None) -> None:
         transaction.on_commit(lambda: shutil.rmtree(root, ignore_errors=True))
 
 
-def _lock(workflow: Workflow) -> int:
-    """Take the row's lock and read what others saved meanwhile; the live revision."""
-    Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
-    workflow.refresh_from_db()
-    return workflow.revision
+def _lists(
+    workflow: Workflow, action: str, data: Mapping[str, object], by: User | None
+) -> Callable[[Raw, WorkflowDocument], None]:
+    """Writes variables and groups as the document has them."""
+
+    def write(_raw: Raw, document: WorkflowDocument) -> None:
+        saving.write_lists(workflow, document)
+        workflow.save(update_fields=["updated_at"])
+        audit.record(action, workflow, team=workflow.team, by=by, data=data)
+
+    return write
 
 
-def _save_lists(workflow: Workflow, raw: Raw) -> None:
-    saving.write_lists(workflow, documents.check(raw, workflow.team))
-    workflow.save(update_fields=["updated_at"])
+def _set_fields(
+    workflow: Workflow,
+    changes: Mapping[str, JsonValue],
+    fields: Mapping[str, object],
+    action: str,
+    data: Mapping[str, object],
+    by: User | None,
+) -> None:
+    """Checked as `changes` of the document, saved as `fields` of the row."""
+
+    def write(_raw: Raw, _document: WorkflowDocument) -> None:
+        for name, value in fields.items():
+            setattr(workflow, name, value)
+        workflow.save(update_fields=[*fields, "updated_at"])
+        audit.record(action, workflow, team=workflow.team, by=by, data=data)
+
+    saving.checked(workflow, lambda: documents.of_workflow(workflow) | dict(changes), write)
 
 
 def _objects(raw: Raw, key: str) -> list[dict[str, JsonValue]]:

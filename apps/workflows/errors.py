@@ -52,6 +52,13 @@ class NotCurrent(Refused):
     code = "migration_required"
 
 
+class SavedMeanwhile(Refused):
+    """Others saved parts of the same workflow again and again while this save was checked."""
+
+    status = 409
+    code = "saved_meanwhile"
+
+
 class GateBusy(Refused):
     """The workflow's code is in use and did not become free in time."""
 

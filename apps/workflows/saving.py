@@ -1,19 +1,61 @@
-"""The rows that a document becomes. Called inside the caller's transaction, with a document that was checked."""
+"""The rows that a document becomes, of a document that was checked. `checked` is how a part of one is saved."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar, cast
 
+from django.db import transaction
 from django.db.models import Max
 from pydantic import JsonValue
 
 from apps.accounts.models import User
+from apps.workflows import documents, portable
 from apps.workflows.documents import Raw
+from apps.workflows.errors import SavedMeanwhile
 from apps.workflows.models import Group, PlanRevision, Variable, Workflow
 from engine import json_values
 from engine.document import WorkflowDocument
+
+TRIES = 5
+Saved = TypeVar("Saved")
+
+
+def checked(
+    workflow: Workflow,
+    change: Callable[[], Raw],
+    write: Callable[[Raw, WorkflowDocument], Saved],
+    *,
+    packages: Callable[[], Collection[str]] = tuple,
+) -> Saved:
+    """Save a part of a workflow, when the whole document holds as it would be then: what `write` returns.
+
+    `change` reads the document and changes it, `write` is called with it in the transaction, under the row's lock. The
+    check comes before both: it takes as long as what a team wrote is large, and the lock may be everybody's. So it is
+    done again when others saved meanwhile.
+    """
+    for _ in range(TRIES):
+        workflow.refresh_from_db()
+        seen = _version(workflow)
+        raw = change()
+        document = documents.check(raw, workflow.team, packages())
+        with transaction.atomic():
+            lock(workflow)
+            if _version(workflow) == seen:
+                return write(raw, document)
+    raise SavedMeanwhile(f"Others are saving {workflow.slug} again and again. Nothing was changed. Try again.")
+
+
+def lock(workflow: Workflow) -> None:
+    """Take the row's lock and read what others saved meanwhile."""
+    Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
+    workflow.refresh_from_db()
+
+
+def _version(workflow: Workflow) -> tuple[object, ...]:
+    """Another one after each save of any part of the document."""
+    return (workflow.revision, workflow.updated_at, *(section.dump(workflow) for section in portable.sections()))
 
 
 def write_document(workflow: Workflow, raw: Raw, document: WorkflowDocument, by: User) -> Workflow:
