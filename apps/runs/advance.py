@@ -121,7 +121,7 @@ class Advance:
     def _attempt(self, run: Run, plan: Plan, steps: dict[str, StepRun], step_id: str) -> bool:
         assert self.inputs is not None  # noqa: S101
         made = attempts.make(self.lease, self.keeper, attempts.Work(run, plan, steps, step_id, self.inputs))
-        return self._record(run, made)
+        return self.keeper.store(lambda: self._record(run, made))
 
     def _record(self, run: Run, made: Attempted) -> bool:
         """The attempt's end and what follows from it, in one transaction. True when the run goes on here."""

@@ -10,26 +10,28 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from apps import storing
 from apps.runs import events, slots, whereabouts
 from apps.runs.errors import LeaseLost
 from apps.runs.events import News
 from apps.runs.kinds import Kind
 from apps.runs.models import Run, Worker
-from apps.runs.timing import FENCE_MARGIN_S, LEASE_S, RENEW_S
+from apps.runs.timing import FENCE_MARGIN_S, LEASE_S, RENEW_S, STORE_AGAIN_S
 from apps.workflows.models import Workflow
 from engine.sandbox import processes
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,18 @@ class Keeper:
     def require(self) -> None:
         if self.lost:
             raise LeaseLost(f"Run {self.lease.run_id} could not be kept under fence {self.lease.fence}.")
+
+    def store(self, what: Callable[[], Result]) -> Result:
+        """`what`, one transaction: tried again while nothing can be stored, for as long as the lease can be kept."""
+        while True:
+            try:
+                return what()
+            except (DatabaseError, OSError) as wrong:
+                why = storing.why_not(wrong)
+                if not why or self.lost:
+                    raise
+                logger.warning("Run %s: nothing can be stored (%s). It is tried again.", self.lease.run_id, why)
+                time.sleep(STORE_AGAIN_S)
 
     def _keep(self) -> None:
         try:

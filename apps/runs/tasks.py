@@ -6,6 +6,7 @@ import contextlib
 import logging
 import uuid
 
+from apps import storing
 from apps.accounts.errors import Refused
 from apps.runs import endings, leases, losses, queue
 from apps.runs.errors import LeaseLost
@@ -33,10 +34,10 @@ def advance_run(run_id: str) -> None:
             _carry_on(lease, keeper)
         except LeaseLost as lost:
             logger.warning("%s", lost)
-        except Exception:
+        except Exception as wrong:
             # Whatever it was, the run must not stay with a worker that gave it up.
             logger.exception("A fault of ours ended the work on run %s.", run_id)
-            _give_up(lease)
+            _give_up(lease, keeper, storing.why_not(wrong))
 
 
 def prepare() -> None:
@@ -50,9 +51,9 @@ def prepare() -> None:
         attempts.host_tools()
 
 
-def _give_up(lease: Lease) -> None:
+def _give_up(lease: Lease, keeper: Keeper, unstorable: str) -> None:
     try:
-        _record_fault(lease)
+        keeper.store(lambda: _record_fault(lease, unstorable))
     except LeaseLost as lost:
         logger.warning("%s", lost)
     except Exception:
@@ -73,12 +74,15 @@ def _carry_on(lease: Lease, keeper: Keeper) -> None:
         endings.finish(run, RunStatus.FAILED, reason=str(refused), reason_code=code[:32], fence=lease.fence)
 
 
-def _record_fault(lease: Lease) -> None:
+def _record_fault(lease: Lease, unstorable: str) -> None:
     run = Run.objects.get(pk=lease.run_id)
     attempt = losses.open_attempt(run)
-    detail = "A fault of Pulse itself ended the work on this run; the log of the worker has its traceback."
+    code, detail = "platform_fault", "A fault of Pulse itself ended the work on this run; "
+    if unstorable:
+        code, detail = "not_stored", f"Nothing could be stored ({unstorable}): that ended the work on this run; "
+    detail += "the log of the worker has its traceback."
     if attempt is None:
-        endings.finish(run, RunStatus.FAILED, reason=detail, reason_code="platform_fault", fence=lease.fence)
+        endings.finish(run, RunStatus.FAILED, reason=detail, reason_code=code, fence=lease.fence)
         return
     gone = attempt.pid is None or processes.kill_tree(attempt.pid, attempt.pid_started)
-    losses.record_loss(lease, Loss("platform_fault", detail, gone))
+    losses.record_loss(lease, Loss(code, detail, gone))

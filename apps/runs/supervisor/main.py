@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
 from apps.runs import whereabouts
@@ -43,6 +43,7 @@ class Supervisor:
         self.stopping = False
         self._signals = 0
         self._leading = False
+        self._told_cluster = 0
         self._mending = threading.Thread()
         self._began_duty = time.monotonic()
         self._oldest: tuple[uuid.UUID, float] | None = None
@@ -87,18 +88,18 @@ class Supervisor:
 
         A second signal ends the drain.
         """
-        rows.mark(self.row.pk, stopping_at=timezone.now())
+        _tried(lambda: rows.mark(self.row.pk, stopping_at=timezone.now()))  # told or not, it stops
         clusters = [one for one in [self.cluster, *self.retiring] if one is not None]
         for cluster in clusters:
             cluster.stop_taking()
         if not self._wait_for(clusters, settings.PULSE_DRAIN_S, hurried=True):
             logger.warning("The drain is over; what still runs is ended.")
-        self._cut_all()
+        _tried(self._cut_all)
         self._wait_for(clusters, CUT_S)
         for cluster in clusters:
             cluster.kill()
-        self.reaper.look(leading=self._leading)
-        rows.mark(self.row.pk, stopped_at=timezone.now())
+        _tried(lambda: self.reaper.look(leading=self._leading))
+        _tried(lambda: rows.mark(self.row.pk, stopped_at=timezone.now()))
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True
@@ -171,11 +172,17 @@ class Supervisor:
             logger.error("The cluster takes no message though workers are free; another one takes its place.")
             self.retiring.append(self.cluster)
             self._start_cluster()
+        self._tell_cluster()
 
     def _start_cluster(self) -> None:
         self.cluster = Cluster(self.row.pk)
         self._oldest = None
-        rows.mark(self.row.pk, cluster_pid=self.cluster.pid, cluster_started=self.cluster.pid_started)
+
+    def _tell_cluster(self) -> None:
+        """Who finds this supervisor gone finds its cluster by its row: told until it is stored."""
+        if self.cluster is not None and self.cluster.pid != self._told_cluster:
+            rows.mark(self.row.pk, cluster_pid=self.cluster.pid, cluster_started=self.cluster.pid_started)
+            self._told_cluster = self.cluster.pid
 
     def _is_stuck(self, cluster: Cluster) -> bool:
         """The oldest queued run stays though workers are free: a killed idle one may wedge them all (Q15)."""
@@ -214,10 +221,15 @@ class _Duty:
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + self.every_s
-        try:
-            self.what()
-        except DatabaseError:
-            logger.exception("The database did not answer; it is asked again.")
+        _tried(self.what)
+
+
+def _tried(what: Callable[[], object]) -> None:
+    try:
+        what()
+    except DatabaseError:
+        logger.exception("The database did not answer; it is asked again.")
+        with contextlib.suppress(DatabaseError, InterfaceError):
             connection.close()
-        except Exception:
-            logger.exception("A fault of ours in a duty of the supervisor; the others go on.")
+    except Exception:
+        logger.exception("A fault of ours in a duty of the supervisor; the others go on.")
