@@ -223,6 +223,7 @@ def _ask(work: Work, row: Attempt, token: str, borrowed: Mapping[str, Attempt], 
         tools_socket=sockets.new_path(),
         ambient=dict(os.environ),
         stopped=stopped,
+        ceiling=settings.PULSE_LIMITS,
     )
 
 

@@ -80,7 +80,7 @@ class Listening:
     def arm(self, socket: Path) -> Stop | None:
         if self.row.session_id is None:
             raise LookupError("An attempt has its session before its tools are served.")
-        most = self.contract.ask.step.limits.tool_calls
+        most = self.contract.limits.tool_calls
         self._endpoint = ToolEndpoint(self.row.session_id, fence=self.lease.fence, max_calls=most)
         stop: Stop | None = None
 

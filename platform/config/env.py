@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields, replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+
+from engine.sandbox.limits import Limits
 
 
 def text(name: str, default: str = "") -> str:
@@ -33,6 +36,23 @@ def flag(name: str) -> bool:
 
 def names(name: str) -> list[str]:
     return [part.strip() for part in text(name).split(",") if part.strip()]
+
+
+def limits(name: str) -> Limits:
+    """The most that a step may ask for: `timeout_s=3600, memory_mb=4096`; what is not named stays at its default."""
+    known = [field.name for field in fields(Limits) if field.name != "log_overflow"]
+    given: dict[str, int] = {}
+    for part in names(name):
+        key, _, value = (side.strip() for side in part.partition("="))
+        if key not in known or not value.isdecimal() or int(value) < 1:
+            raise ImproperlyConfigured(
+                f"{name} has {part!r}, where it wants a limit and a number above 0: timeout_s=3600,memory_mb=4096."
+                f" The limits are {', '.join(known)}. Nothing was started."
+            )
+        given[key] = int(value)
+    if "timeout_s" in given:
+        given.setdefault("cpu_s", given["timeout_s"])
+    return replace(Limits(), **given)  # type: ignore[arg-type]
 
 
 def postgresql(url: str) -> dict[str, object]:

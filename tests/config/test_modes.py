@@ -86,6 +86,8 @@ def test_on_this_machine_plain_http_works_without_hsts(tmp_path):
         ({"PULSE_SECRET_KEY": "short"}, "50 characters"),
         ({"DATABASE_URL": "mysql://x"}, "postgresql://"),
         ({"PULSE_PORT": "many"}, "whole number"),
+        ({"PULSE_LIMITS": "timeout=60"}, "timeout_s=3600"),
+        ({"PULSE_LIMITS": "memory_mb=0"}, "above 0"),
         ({"PULSE_INSECURE_HTTP": "maybe"}, "1 or 0"),
         ({"PULSE_MAIL_URL": "http://x"}, "smtp://"),
     ],
@@ -143,6 +145,11 @@ def test_postgresql_and_redis_come_by_their_addresses(tmp_path):
     assert (database["PASSWORD"], database["OPTIONS"]) == ("p/w", {"sslmode": "require"})
     assert found["CACHES"]["default"]["LOCATION"] == "redis://cache.example.test:6379/1"
     assert found["Q_CLUSTER"]["redis"] == "redis://cache.example.test:6379/1"
+
+
+def test_an_operator_says_the_most_that_steps_may_ask_for(tmp_path):
+    shown = settings_of(tmp_path, ["PULSE_LIMITS"], PULSE_LIMITS="timeout_s=7200, memory_mb=64")["PULSE_LIMITS"]
+    assert "timeout_s=7200, cpu_s=7200, memory_mb=64, processes=128" in shown
 
 
 def test_the_generated_key_and_the_database_are_closed_to_others(tmp_path):

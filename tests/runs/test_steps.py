@@ -20,6 +20,7 @@ from apps.tools.workflow_db.guard import Mode
 from apps.workflows import places
 from apps.workflows.models import Workflow
 from engine.runner import Stop
+from engine.sandbox.limits import Limits
 from tests import factories
 from tests.factories import Cast
 from tests.runs.starts import fresh, kinds, start
@@ -301,6 +302,16 @@ def test_names_of_outputs_that_no_database_keeps_hold_no_run_up(cast: Cast) -> N
     run = carried(start(make(cast, [factories.step("one")], {"code/one/main.py": code})))
     assert run.status == "succeeded"
     assert [one["path"] for one in Attempt.objects.get(step_run__run=run).outputs] == ["\ufffd" * 4 + ".json"]
+
+
+def test_a_step_may_ask_for_what_the_operator_allows(cast: Cast, settings: Any) -> None:
+    settings.PULSE_LIMITS = Limits(timeout_s=3600, tool_calls=5)
+    step = factories.step("one", limits={"timeout_s": 3000, "tool_calls": 9})
+    run = carried(start(make(cast, [step], {"code/one/main.py": "print('ran')"})))
+    attempt = Attempt.objects.get(step_run__run=run)
+    assert run.status == "succeeded"
+    assert (attempt.policy["limits"]["timeout_s"], attempt.policy["limits"]["tool_calls"]) == (3000, 5)
+    assert [one["name"] for one in attempt.findings if one["reason"] == "limit_lowered"] == ["limits.tool_calls"]
 
 
 def test_a_script_may_use_a_pool_of_processes(cast: Cast) -> None:
