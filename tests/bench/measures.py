@@ -5,13 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import socket
 import sqlite3
 import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.bench import load
@@ -26,6 +28,7 @@ STARTS = 20
 DELIVERIES = 1600
 CALLS = 2000
 HTTP_CALLS = 300
+SIGN_S = 3.0  # in which a worker that goes on has said so
 
 
 def forty_steps(stage: Stage) -> Row:
@@ -71,18 +74,10 @@ def deliveries(stage: Stage) -> Row:
         floor = load.post_many(port, "/hooks/x", body, "", times=DELIVERIES)
     path = f"/hooks/{stage.keys['first-line']}"
     signed = signature(body, SECRET)
-    for pid in stage.product.processes("worker"):
-        os.kill(pid, 19)  # the web process is measured, not the runs that it starts
-    workers = stage.product.processes("cluster")
-    for pid in workers:
-        os.kill(pid, 19)
-    try:
+    with _at_a_standstill(stage):
         load.post_many(stage.product.port, path, body, signed, times=64)
         ours = load.post_many(stage.product.port, path, body, signed, times=DELIVERIES)
-    finally:
         _forget_runs(stage)
-        for pid in [*stage.product.processes("worker"), *workers]:
-            os.kill(pid, 18)
     if set(ours.statuses) != {202}:
         raise AssertionError(f"the hook answered {dict(ours.statuses)}")
     return Row(
@@ -216,6 +211,24 @@ def _deliver(stage: Stage, path: str, body: bytes, signed: str) -> str:
         return str(json.loads(connection.getresponse().read())["run_id"])
     finally:
         connection.close()
+
+
+@contextmanager
+def _at_a_standstill(stage: Stage) -> Iterator[None]:
+    """Web is measured, not the runs that it starts. `up` stands still too: it would replace a worker that hangs."""
+    worker = stage.product.processes("worker")
+    up = int(Path(f"/proc/{worker[0]}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    for pid in (stopped := [up, *worker]):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (clusters := stage.product.processes("cluster")):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in [*clusters, *reversed(stopped)]:
+            if pid == up:
+                time.sleep(SIGN_S)
+            os.kill(pid, signal.SIGCONT)
 
 
 def _forget_runs(stage: Stage) -> None:
