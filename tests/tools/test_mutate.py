@@ -71,6 +71,24 @@ def test_returning_gives_the_rows(db):
     assert answer["changes"] == 2
 
 
+LONG = "replace(hex(zeroblob(700000)), '0', char(9))"  # 1.4 million characters, which JSON writes as two each
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["INSERT INTO log SELECT hex(zeroblob(900000)) FROM (VALUES (1), (2), (3), (4)) RETURNING said"],
+        [f"INSERT INTO log VALUES ({LONG}), ({LONG}) RETURNING said"],
+        [f"INSERT INTO log VALUES ({LONG}) RETURNING said"] * 2,
+    ],
+    ids=["one", "characters", "several"],
+)
+def test_what_no_answer_could_tell_is_not_applied(db, statements):
+    failed = refusal(db, *statements)
+    assert (failed.code, failed.message.partition(" Nothing was ")[2]) == (Code.RESULT_TOO_LARGE, "changed.")
+    assert (count(db, "log"), receipts(db)) == (0, 0)
+
+
 def test_statements_of_one_call_are_applied_together(db):
     answer = writing.mutate(
         db,

@@ -8,9 +8,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from apps.tools import wire
 from apps.tools.errors import Code, ToolFailure
 
 BYTES_KEY = "$base64"
+MOST = wire.MAX_FRAME - 64 * 1024
+"""Characters of JSON that surely fit an answer with what stands around them."""
 
 
 def parameters(given: Any) -> Any:
@@ -27,6 +30,11 @@ def row(columns: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 def size(values: Sequence[Any]) -> int:
     """About how many bytes a row takes as JSON."""
     return sum(16 + (len(value) * 4 // 3 if isinstance(value, (str, bytes)) else 8) for value in values)
+
+
+def fits(taken: int) -> bool:
+    """Whether rows of that `size` may fit one answer: False for those that cannot."""
+    return taken * 3 // 4 <= wire.MAX_FRAME
 
 
 def _bound(value: Any) -> Any:

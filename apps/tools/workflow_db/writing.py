@@ -152,15 +152,24 @@ def _one(raw: sqlite3.Connection, statement: Statement, check_time: Callable[[],
     if cursor.description is None:
         return {"changes": max(cursor.rowcount, 0), "last_row_id": cursor.lastrowid}
     columns = [field[0] for field in cursor.description]
-    rows = cursor.fetchmany(MAX_RETURNED + 1)
-    if len(rows) > MAX_RETURNED:
-        raise ToolFailure(
-            Code.RESULT_TOO_LARGE,
-            f"RETURNING gave more than {MAX_RETURNED} rows. Nothing was changed.",
-            "Leave RETURNING out, or change fewer rows at a time.",
-        )
-    returned = [values.row(columns, row) for row in rows]
-    return {"changes": len(rows), "last_row_id": cursor.lastrowid, "returned": returned}
+    returned = _returned(cursor, columns)
+    return {"changes": len(returned), "last_row_id": cursor.lastrowid, "returned": returned}
+
+
+def _returned(cursor: sqlite3.Cursor, columns: Sequence[str]) -> list[dict[str, Any]]:
+    returned: list[dict[str, Any]] = []
+    taken = 0
+    for row in cursor:
+        taken += values.size(row)
+        if len(returned) == MAX_RETURNED or not values.fits(taken):
+            raise _too_large(f"RETURNING gave more than {MAX_RETURNED} rows, or more than 4 MB.")
+        returned.append(values.row(columns, row))
+    return returned
+
+
+def _too_large(what: str) -> ToolFailure:
+    hint = "Leave RETURNING out, or change fewer rows at a time."
+    return ToolFailure(Code.RESULT_TOO_LARGE, f"{what} Nothing was changed.", hint)
 
 
 def _each(sets: Sequence[Any], check_time: Callable[[], None]) -> Iterator[Any]:
@@ -171,13 +180,17 @@ def _each(sets: Sequence[Any], check_time: Callable[[], None]) -> Iterator[Any]:
 
 
 def _add_receipt(writer: Connection, mark: Mark, state: str, result: Mapping[str, Any] | None) -> None:
+    """Raises ToolFailure for a result that no answer could tell: what was applied is never answered as refused."""
+    told = None if result is None else json.dumps(result)
+    if told is not None and len(told) > values.MOST:
+        raise _too_large(f"The result has {len(told)} bytes, more than an answer may have.")
     row = (
         str(mark.call_id),
         state,
         None if mark.run_id is None else str(mark.run_id),
         str(mark.session_id),
         mark.argument_digest,
-        None if result is None else json.dumps(result),
+        told,
     )
     try:
         writer.for_platform(writer.statements.add_receipt, row)
