@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import sqlite3
 import threading
 import time
+import traceback
 from contextlib import suppress
 
 import pytest
@@ -190,6 +192,48 @@ def test_queries_at_a_time_share_what_they_may_write(db, monkeypatch):
     monkeypatch.setitem(database.WRITTEN, Mode.READ, 1 << 40)
     with pytest.raises(ToolFailure, match="wrote more to the disk"):
         reading.query(db, SPILLING[0])
+
+
+def in_a_child(what) -> bool:
+    """Whether `what` raised nothing, in a process of its own: the bound of memory is a whole process's, for good."""
+    child = os.fork()
+    if child == 0:
+        try:
+            what()
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+HOARDING = [
+    "SELECT " + ", ".join(f"hex(zeroblob(1000000)) AS a{n}" for n in range(100)),
+    "SELECT length(max(" + ", ".join(f"hex(zeroblob(1000000)) || {n}" for n in range(100)) + ")) AS a",
+    SPILL + "SELECT length(json_group_array(hex(zeroblob(1000000)))) AS a FROM n",
+]
+
+
+@pytest.mark.parametrize("sql", HOARDING, ids=["columns", "arguments", "aggregate"])
+def test_a_query_takes_no_more_memory_than_it_may(tmp_path, monkeypatch, sql):
+    monkeypatch.setattr(database, "HEAP", {"soft": 32 * database.MB, "hard": 64 * database.MB})
+
+    def ask():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with Database(tmp_path / "db" / "workflow.sqlite3") as opened:
+            with pytest.raises(ToolFailure, match="too much memory") as caught:
+                reading.query(opened, sql)
+            assert caught.value.code == Code.LIMIT_EXCEEDED
+            assert reading.query(opened, "SELECT 1 AS one")["rows"] == [{"one": 1}]
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # each would take more
+
+    assert in_a_child(ask)
+
+
+def test_a_row_that_no_answer_could_hold_is_refused_before_it_is_one(db):
+    with pytest.raises(ToolFailure, match="larger than an answer") as caught:
+        reading.query(db, "SELECT hex(zeroblob(1500000)) AS a, hex(zeroblob(1500000)) AS b")
+    assert caught.value.code == Code.RESULT_TOO_LARGE
 
 
 def doubling(count: int) -> str:

@@ -32,6 +32,8 @@ VALUE_LIMIT = 4 * 1024 * 1024
 MAX_PAGES = 1024 * 1024  # of 4 KiB
 PROGRESS_OPS = 20_000
 KEPT_OPEN = 8
+HEAP = {"soft": 512 * 1024 * 1024, "hard": 1024 * 1024 * 1024}
+"""Memory of all that SQLite does in a process: beyond `soft` caches shrink, beyond `hard` a statement fails."""
 LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_LENGTH: VALUE_LIMIT,
@@ -80,6 +82,8 @@ class Connection:
         raw.execute("PRAGMA synchronous=NORMAL")
         raw.execute("PRAGMA cache_size=-8000")
         raw.execute(f"PRAGMA max_page_count={MAX_PAGES}").fetchone()
+        for bound, most in HEAP.items():
+            raw.execute(f"PRAGMA {bound}_heap_limit={most}").fetchone()
         for limit, value in LIMITS.items():
             raw.setlimit(limit, value)
         raw.setlimit(sqlite3.SQLITE_LIMIT_VDBE_OP, INSTRUCTIONS[self._caller_mode])
@@ -192,8 +196,8 @@ class Connection:
         if isinstance(error, MemoryError):
             return ToolFailure(
                 Code.LIMIT_EXCEEDED,
-                "The statement is too long once it is compiled. Nothing was done.",
-                "Take it in parts: several statements, or one with `param_sets`.",
+                "The statement is too long once it is compiled, or takes too much memory. Nothing was done.",
+                "Take it in parts: several statements, one with `param_sets`, or fewer large values at a time.",
             )
         if "locked" in str(error):
             return ToolFailure(Code.BUSY, f"The workflow's database stayed locked: {error}.", "Try again.")

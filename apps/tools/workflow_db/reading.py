@@ -65,6 +65,12 @@ def _page(cursor: sqlite3.Cursor, columns: list[str], max_rows: int, offset: int
     more = False
     for found in cursor:
         taken += values.size(found)
+        if not rows and not values.fits(taken):
+            raise ToolFailure(
+                Code.RESULT_TOO_LARGE,
+                "One row of the result is larger than an answer may be (4 MB). Nothing of it was cut off and shown.",
+                "Select fewer of its columns, or parts of them with substr.",
+            )
         if len(rows) == max_rows or (rows and taken > PAGE_BYTES):
             more = True
             break
