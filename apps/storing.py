@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import sqlite3
 
-from django.db import Error as DatabaseError
-
 _FULL = "the disk of the server is full"
 _SYSTEM = {
     errno.ENOSPC: _FULL,
@@ -22,10 +20,18 @@ _SQLITE = {
 _POSTGRESQL = {"53100": "the disk of the database is full", "25006": "the database can only be read"}
 
 
-def why_not(wrong: BaseException) -> str:
-    """In a few words; empty when this exception is about something else."""
-    if isinstance(wrong, DatabaseError):
-        told = wrong.__cause__
-        code = getattr(told, "sqlite_errorcode", 0) & 0xFF  # the rest of the number is a detail
-        return _SQLITE.get(code) or _POSTGRESQL.get(getattr(told, "sqlstate", None) or "", "")
-    return _SYSTEM.get(wrong.errno or 0, "") if isinstance(wrong, OSError) else ""
+def why_not(wrong: BaseException | None) -> str:
+    """In a few words; empty when neither this exception nor what it came from is about that."""
+    while wrong is not None:
+        if why := _said(wrong):
+            return why
+        wrong = wrong.__cause__
+    return ""
+
+
+def _said(wrong: BaseException) -> str:
+    if isinstance(wrong, sqlite3.Error):
+        return _SQLITE.get(getattr(wrong, "sqlite_errorcode", 0) & 0xFF, "")  # the rest of the number is a detail
+    if isinstance(wrong, OSError):
+        return _SYSTEM.get(wrong.errno or 0, "")
+    return _POSTGRESQL.get(getattr(wrong, "sqlstate", None) or "", "")

@@ -163,7 +163,7 @@ class Keeper:
         while True:
             try:
                 return what()
-            except (DatabaseError, OSError) as wrong:
+            except Exception as wrong:
                 why = storing.why_not(wrong)
                 if not why or self.lost:
                     raise

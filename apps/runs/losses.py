@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
@@ -22,11 +23,19 @@ LOSSES_WITHOUT_ATTEMPT = 3
 
 @dataclass(frozen=True)
 class Loss:
-    """How a holder was lost. `tree_gone`: every process of its attempt was seen to be gone."""
+    """How a holder was lost. `tree_gone`: every process of its attempt was seen to be gone.
+
+    `again_in_s`: how long the run waits before it is started again, if it may be.
+    """
 
     reason: str
     detail: str
     tree_gone: bool = True
+    again_in_s: float = 0.0
+
+    @property
+    def again_at(self) -> datetime | None:
+        return timezone.now() + timedelta(seconds=self.again_in_s) if self.again_in_s else None
 
 
 def open_attempt(run: Run) -> Attempt | None:
@@ -60,7 +69,7 @@ def close(lease: Lease, run: Run, attempt: Attempt, after: After, loss: Loss) ->
         endings.finish(run, RunStatus.CANCELLED, reason=f"Cancelled by {run.cancel_requested_by}.", fence=lease.fence)
     elif after.next is Next.AGAIN:
         moves.move_step(step, StepStatus.PENDING, reason=loss.detail)
-        endings.requeue(run, reason=loss.detail, reason_code=loss.reason, fence=lease.fence)
+        endings.requeue(run, reason=loss.detail, reason_code=loss.reason, fence=lease.fence, at=loss.again_at)
     else:
         moves.move_step(step, StepStatus.NEEDS_ATTENTION, reason=after.detail)
         leases.record(lease, News(Kind.STEP_NEEDS_ATTENTION, ids, {"reason": after.detail, "receipts": after.receipts}))

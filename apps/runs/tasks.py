@@ -13,6 +13,7 @@ from apps.runs.errors import LeaseLost
 from apps.runs.leases import Keeper, Lease
 from apps.runs.losses import Loss
 from apps.runs.models import Run
+from apps.runs.timing import FULL_AGAIN_S
 from engine.sandbox import processes
 from engine.sandbox.errors import SandboxRefused
 from engine.states import RunStatus
@@ -85,4 +86,4 @@ def _record_fault(lease: Lease, unstorable: str) -> None:
         endings.finish(run, RunStatus.FAILED, reason=detail, reason_code=code, fence=lease.fence)
         return
     gone = attempt.pid is None or processes.kill_tree(attempt.pid, attempt.pid_started)
-    losses.record_loss(lease, Loss(code, detail, gone))
+    losses.record_loss(lease, Loss(code, detail, gone, again_in_s=FULL_AGAIN_S if unstorable else 0.0))

@@ -7,6 +7,7 @@ from datetime import timedelta
 LEASE_S = 12.0  # a dead worker's attempt is worker_lost within 30 s: this, the foreign wait and a kill fit in
 RENEW_S = 2.0
 STORE_AGAIN_S = 0.5  # an end that a full disk did not take is written again, for as long as the lease can be kept
+FULL_AGAIN_S = 20.0  # a step that could not be started on a full disk: not before somebody can have made room
 FENCE_MARGIN_S = 4.0  # a worker that cannot renew has ended its sandboxes this long before the lease runs out
 FOREIGN_S = 8.0  # longer than a lease: another host's supervisor has the first right to reap its own
 START_DEADLINE_S = 900.0  # from the lease to the first process: a dependency environment may have to be built

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db import OperationalError
+from django.db import DatabaseError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.template import loader
 
@@ -25,7 +25,7 @@ def passing(request: HttpRequest, wrong: BaseException, done: str = "") -> HttpR
         text = f"The database is busy. {done}" if done else BUSY_TEXT
         code, title = "busy", "Busy for a moment"
     elif why := storing.why_not(wrong):
-        done = done or (NOT_WHOLE if isinstance(wrong, OSError) else NOTHING)
+        done = done or (NOTHING if isinstance(wrong, DatabaseError) else NOT_WHOLE)
         code, title, text = "not_stored", "Nothing can be stored", f"Nothing can be stored: {why}. {done}"
     else:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -113,3 +114,14 @@ def test_only_what_the_disk_does_is_called_so():
     assert storing.why_not(OSError(errno.ENOENT, "gone")) == ""
     assert storing.why_not(OperationalError("no such table")) == ""
     assert storing.why_not(ValueError("28")) == ""
+
+
+def test_a_full_disk_is_found_behind_what_was_raised_for_it():
+    raw = sqlite3.connect(":memory:")
+    raw.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(sqlite3.OperationalError) as full:
+        raw.execute("CREATE TABLE t AS SELECT zeroblob(100000)")
+    raw.close()
+    refused = RuntimeError("refused")
+    refused.__cause__ = full.value
+    assert storing.why_not(full.value) == storing.why_not(refused) == "the disk of the server is full"

@@ -70,7 +70,7 @@ def test_an_attempt_that_could_not_be_stored_says_so(workflow: Workflow, monkeyp
     attempt = Attempt.objects.get()
     assert (attempt.outcome, attempt.reason) == ("worker_lost", "not_stored")
     assert "the disk of the server is full" in attempt.detail
-    assert fresh(run).status == "queued", "nothing of it ran: it is started again"
+    assert fresh(run).status == "waiting", "nothing of it ran: it is started again in a while"
 
 
 def test_a_fault_of_ours_is_still_called_one(workflow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
