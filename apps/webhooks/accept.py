@@ -28,9 +28,12 @@ def accept_deliveries(batch: Sequence[Arrival]) -> list[Answer]:
     files, answers = DeliveryFiles(), list[Answer]()
     try:
         judged = judge_all(batch)
+        for one in judged:
+            if one.starts and one.start is not None:
+                files.write(one)
+        files.wait()  # before the transaction: no other writer waits for this disk
         with durable():
-            answers = settling.settle(judged, files)
-            files.wait()
+            answers = settling.settle(judged)
     except (DatabaseError, OSError):
         log.exception("Deliveries could not be stored: %d arrivals were answered 503.", len(batch))
         answers = [answer_refusal(BUSY) for _ in batch]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Container
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -30,29 +30,24 @@ class DeliveryFiles:
         self._places: dict[UUID, WorkflowPlaces] = {}
         self._written: dict[str, Path] = {}
         self._open: list[int] = []
-        self._syncing: list[Future[None]] = []
 
-    def write(self, judged: Judged, trigger: Trigger) -> None:
-        """Raises OSError. Nothing is done for a run whose file was written before."""
-        run_id, workflow = str(judged.run_id), trigger.workflow
-        if run_id in self._written:
-            return
+    def write(self, judged: Judged) -> None:
+        """Raises OSError."""
+        if judged.trigger is None:
+            raise ValueError("Only a delivery of a trigger has a file.")
+        run_id, workflow = str(judged.run_id), judged.trigger.workflow
         mine = self._places.get(workflow.pk) or self._places.setdefault(workflow.pk, places.places_of(workflow))
         path = mine.delivery(run_id)
         descriptor = _create(path)
         self._written[run_id] = path
         self._open.append(descriptor)
-        _fill(descriptor, content(judged, trigger), self._gid)
-
-    def sync(self) -> None:
-        """Take what was written to the disk, beside the caller. All at once: that takes the time of one of them."""
-        self._syncing += [_threads().submit(_sync, descriptor) for descriptor in self._open]
-        self._open.clear()
+        _fill(descriptor, content(judged, judged.trigger), self._gid)
 
     def wait(self) -> None:
-        """Until each is on the disk. Raises OSError when one did not get there."""
-        self.sync()
-        for one in self._syncing:
+        """Until each is on the disk: at once, in the time of one of them. Raises OSError when one did not get there."""
+        syncing = [_threads().submit(_sync, descriptor) for descriptor in self._open]
+        self._open.clear()
+        for one in syncing:
             one.result()
 
     def keep(self, run_ids: Container[str]) -> None:

@@ -18,7 +18,6 @@ from apps.runs import actions as runs
 from apps.runs.models import Run
 from apps.webhooks import refusals
 from apps.webhooks.arrivals import Answer
-from apps.webhooks.delivery_file import DeliveryFiles
 from apps.webhooks.judging import FAULT, Judged, Refusal, refusal_of
 from apps.webhooks.kinds.shape import Said
 from apps.webhooks.models import Delivery, Trigger
@@ -35,18 +34,18 @@ FULL = Refusal(503, "busy", "The workflow runs as many runs as it may and takes 
 HEADERS = {503: {"Retry-After": "5"}, 401: {"WWW-Authenticate": 'Bearer realm="pulse"'}, 405: {"Allow": "POST"}}
 
 
-def settle(judged: Sequence[Judged], files: DeliveryFiles) -> list[Answer]:
+def settle(judged: Sequence[Judged]) -> list[Answer]:
     """The answers, in order. A fault in one delivery takes nobody else's with it: then each is settled by itself.
 
     Raises DatabaseError or OSError when nothing can be stored.
     """
     try:
         with transaction.atomic():
-            return _Together(judged, files).settle()
+            return _Together(judged).settle()
     except Exception as wrong:
         if _nothing_can_be_stored(wrong):
             raise
-        return [_settle_alone(one, files) for one in judged]
+        return [_settle_alone(one) for one in judged]
 
 
 def answer_refusal(refusal: Refusal) -> Answer:
@@ -64,13 +63,13 @@ def answer_refusal(refusal: Refusal) -> Answer:
     return Answer(refusal.status, body, {"X-Request-Id": request_id, **HEADERS.get(refusal.status, {})})
 
 
-def _settle_alone(one: Judged, files: DeliveryFiles) -> Answer:
+def _settle_alone(one: Judged) -> Answer:
     try:
         try:
-            return _settle_again(one, files)
+            return _settle_again(one)
         except IntegrityError:
             # PostgreSQL only: a copy that came at the same moment was first, and is known by now.
-            return _settle_again(one, files)
+            return _settle_again(one)
     except Refused as wrong:
         return _refuse(one, refusal_of(wrong))
     except Exception as wrong:
@@ -80,9 +79,9 @@ def _settle_alone(one: Judged, files: DeliveryFiles) -> Answer:
         return answer_refusal(FAULT)
 
 
-def _settle_again(one: Judged, files: DeliveryFiles) -> Answer:
+def _settle_again(one: Judged) -> Answer:
     with transaction.atomic():
-        return _Together([one], files).settle()[0]
+        return _Together([one]).settle()[0]
 
 
 def _nothing_can_be_stored(wrong: Exception) -> bool:
@@ -93,9 +92,8 @@ def _nothing_can_be_stored(wrong: Exception) -> bool:
 class _Together:
     """Deliveries that share a savepoint: looked up in one query, decided one after the other, stored in one go."""
 
-    def __init__(self, judged: Sequence[Judged], files: DeliveryFiles) -> None:
+    def __init__(self, judged: Sequence[Judged]) -> None:
         self._judged = judged
-        self._files = files
         self._rows: list[Delivery] = []
         self._starts: list[runs.Start] = []
         self._started: Counter[UUID] = Counter()
@@ -107,7 +105,6 @@ class _Together:
 
     def settle(self) -> list[Answer]:
         answers = [self._decide(one) for one in self._judged]
-        self._files.sync()
         rows.insert(self._rows)
         if self._starts:
             runs.start_runs(self._starts)
@@ -144,7 +141,6 @@ class _Together:
         )
 
     def _accept(self, one: Judged, start: runs.Admitted, trigger: Trigger, said: Said) -> Answer:
-        self._files.write(one, trigger)
         row = _row(one, trigger, verdict="accepted", status=202, reason="")
         row.run_id, row.external_id = one.run_id, one.external_id
         self._rows.append(row)
