@@ -139,6 +139,12 @@ HEAVY = [
     ),
     "SELECT " + ",".join(f"hex(zeroblob(900000)) LIKE '%_{'0_' * 400}{n}1'" for n in range(300)),
     "SELECT hex(zeroblob(30000000))",
+    "SELECT " + ", ".join(f"length(hex(zeroblob(2000000))) AS a{n}" for n in range(1900)),
+    (
+        "WITH j(v) AS MATERIALIZED (SELECT '[' || replace(hex(zeroblob(400000)), '0', '1,') || '1]') SELECT "
+        + ", ".join(f"length(json(v || substr('{' ' * 20}', 1, {n % 20}))) AS a{n}" for n in range(800))
+        + " FROM j"
+    ),
 ]
 
 

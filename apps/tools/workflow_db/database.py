@@ -70,7 +70,12 @@ class Connection:
         self._running: Running | None = None
         suffix = "?mode=ro" if mode is Mode.READ else "?mode=rw"
         self.raw = sqlite3.connect(
-            f"file:{quote(str(path))}{suffix}", uri=True, isolation_level=None, timeout=BUSY_S, cached_statements=64
+            f"file:{quote(str(path))}{suffix}",
+            uri=True,
+            isolation_level=None,
+            timeout=BUSY_S,
+            cached_statements=64,
+            check_same_thread=False,  # used by one, ended by others
         )
         self._prepare()
 
@@ -99,6 +104,8 @@ class Connection:
         self._ended = True
         with suppress(sqlite3.Error):  # it was closed just now
             self.raw.interrupt()
+        if (running := self._running) is not None:
+            running.stop()
 
     def _too_late(self) -> int:
         if self._running is not None:
@@ -128,13 +135,18 @@ class Connection:
             yield self.raw
             self.check_time()
         except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
-            watching.end(running)
+            self._end_of(running, watching)
             self._guard.mode = Mode.PLATFORM  # the hint looks names up
             raise self._failure(error) from None
         finally:
-            watching.end(running)
+            self._end_of(running, watching)
             self._running = None
             self._guard.mode, self._deadline = Mode.PLATFORM, float("inf")
+
+    def _end_of(self, running: Running, watching: watch.Watch) -> None:
+        watching.end(running)
+        if running.stopped:
+            self.raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_LIMIT)
 
     def check_time(self) -> None:
         """Raises ToolFailure when a bound of `for_caller` is passed, or the connection was ended."""

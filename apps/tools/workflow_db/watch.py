@@ -1,7 +1,9 @@
 """One thread a process that interrupts the statements which have run for too long, or written too much.
 
 SQLite's own way of being asked, the progress handler, counts instructions: a few slow ones, a count over a large
-table, a sort of large values come between two questions. An interruption is seen at every row.
+table, a sort of large values come between two questions. An interruption is seen at every row. Within a row, which may
+be thousands of calls of functions over large values, only errors end a statement: from then on no value is short
+enough.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class Running:
     only_reads: bool = False
     has_written: int = 0
     wrote_too_much: bool = False
+    stopped: bool = False
     _thread: int = field(default_factory=threading.get_native_id)
     _before: int = field(default_factory=_written)
 
@@ -45,6 +48,13 @@ class Running:
     def look_from_within(self) -> None:
         """From the statement's own thread."""
         self._judge(_written())
+
+    def stop(self) -> None:
+        """From any thread. Whoever runs the statement gives its connection the usual length of values back."""
+        self.stopped = True
+        with suppress(sqlite3.Error):  # it was closed just now
+            self.raw.interrupt()
+            self.raw.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1)
 
     def _judge(self, written: int) -> None:
         self.has_written = written - self._before
@@ -84,8 +94,7 @@ class Watch:
                 self._share()
                 for running in self._running:
                     if running.wrote_too_much or now > running.deadline:
-                        with suppress(sqlite3.Error):
-                            running.raw.interrupt()
+                        running.stop()
             time.sleep(EVERY_S)
 
     def _share(self) -> None:
