@@ -16,9 +16,11 @@ from apps.runs.leases import Keeper
 from apps.runs.listening import Listening
 from apps.runs.models import Attempt, Run, RunEvent, Worker
 from apps.runs.supervisor.main import Supervisor
+from apps.runs.supervisor.reaper import Reaper
 from apps.workflows.models import Workflow
 from tests.config.test_full_disk import full_disk
 from tests.runs.starts import fresh, running, start
+from tests.runs.test_reaping import held_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases]
 
@@ -90,6 +92,17 @@ def test_that_a_log_grew_may_go_untold(workflow: Workflow) -> None:
         listening._told = 0.0
         listening.log_grew(4, 40)
     assert [event.data["lines"] for event in RunEvent.objects.filter(run=run, kind="log.grew")] == [4]
+
+
+def test_a_loss_that_was_found_on_a_full_disk_says_so_and_no_later_one_does(workflow: Workflow) -> None:
+    lost, reaper = held_run(workflow), Reaper()
+    with full_disk(), pytest.raises(OperationalError):
+        reaper.look()
+    assert reaper.look() == [lost.pk]
+    assert "The worker died. Nothing could be stored at that time: the disk of the" in Attempt.objects.get().detail
+    later = held_run(workflow)
+    assert reaper.look() == [later.pk]
+    assert Attempt.objects.get(step_run__run=later).detail == "The worker died."
 
 
 def test_a_supervisor_stops_though_nothing_can_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:

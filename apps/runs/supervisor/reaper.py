@@ -6,8 +6,9 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from apps import storing
 from apps.runs import leases, losses, whereabouts
 from apps.runs.errors import LeaseLost
 from apps.runs.leases import Keeper, Lease
@@ -48,12 +49,24 @@ class Reaper:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[uuid.UUID, tuple[int, int, float]] = {}
+        self._unstorable = ""
 
     def look(self, *, leading: bool = True) -> list[uuid.UUID]:
         """One round; the runs whose loss this call recorded."""
         held = _held()
         self._seen = {one.run_id: self._sighting(one) for one in held}
-        return [one.run_id for one in held if self._is_lost(one, leading) and self._reap(one)]
+        try:
+            reaped = [one.run_id for one in held if self._is_lost(one, leading) and self._reap(one)]
+        except Exception as wrong:
+            self._unstorable = storing.why_not(wrong)
+            raise
+        self._unstorable = ""
+        return reaped
+
+    def _explained(self, loss: Loss) -> Loss:
+        """A full disk that kept this reaper from its duty has kept the holder from renewing, as far as one can say."""
+        why = f" Nothing could be stored at that time: {self._unstorable}." if self._unstorable else ""
+        return replace(loss, detail=f"{loss.detail}{why}")
 
     def _sighting(self, one: Held) -> tuple[int, int, float]:
         known = self._seen.get(one.run_id)
@@ -73,7 +86,7 @@ class Reaper:
             return False
         try:
             with Keeper(lease):
-                losses.record_loss(lease, _end(one, lease))
+                losses.record_loss(lease, self._explained(_end(one, lease)))
         except LeaseLost:
             return False
         except Exception:
