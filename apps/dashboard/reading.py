@@ -16,6 +16,7 @@ from apps.accounts.access import team_ids
 from apps.accounts.models import User
 from apps.dashboard.sparks import Spark, spark
 from apps.rows import newest
+from apps.runs import silence
 from apps.runs.listing import RunRow
 from apps.runs.models import Attempt, Run, RunQuerySet, StepRun, Worker
 from apps.runs.timing import SILENT_S
@@ -109,7 +110,7 @@ def board(user: User, *, now: datetime | None = None) -> Board:
     seats = _seats(at)
     counts = Counts(
         running=by_status[Run.Status.RUNNING],
-        unheard=mine.running().filter(lease_worker__heartbeat_at__lt=at - timedelta(seconds=SILENT_S)).count(),
+        unheard=silence.unheard(at).filter(team__in=teams).count(),
         standing=by_status[Run.Status.QUEUED] + by_status[Run.Status.WAITING],
         attention=by_status[Run.Status.NEEDS_ATTENTION],
         failed=mine.filter(status=Run.Status.FAILED, queued_at__gte=at - DAY).count(),

@@ -5,11 +5,11 @@ Their status stays what the rows say. Whether they still run nobody knows, so no
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from apps.runs.models import Run
+from apps.runs.models import Run, RunQuerySet
 from apps.runs.timing import SILENT_S
 
 CODE = "unheard"
@@ -22,6 +22,12 @@ def since(run: Run, now: datetime | None = None) -> datetime | None:
     if worker is None or ((now or timezone.now()) - worker.heartbeat_at).total_seconds() <= SILENT_S:
         return None
     return worker.heartbeat_at
+
+
+def unheard(now: datetime | None = None) -> RunQuerySet:
+    """The running runs of which `since` says something."""
+    bound = (now or timezone.now()) - timedelta(seconds=SILENT_S)
+    return Run.objects.running().filter(lease_worker__heartbeat_at__lt=bound)
 
 
 def words(run: Run, now: datetime | None = None) -> str:

@@ -12,7 +12,8 @@ from contextlib import closing
 from django.db import DatabaseError, InterfaceError, connection
 
 from apps.runs import fragments
-from apps.runs.live import frames, source, watermarks
+from apps.runs.kinds import Kind
+from apps.runs.live import frames, silences, source, watermarks
 from apps.runs.live.frames import Piece
 from apps.runs.live.hub import HUB, Hub
 from apps.runs.live.topics import RunTopic, TeamTopic
@@ -29,6 +30,7 @@ class Tailer(threading.Thread):
         super().__init__(name="live-tailer", daemon=True)
         self._hub = hub
         self._teams = watermarks.Teams(every_s=TEAM_EVERY_S)
+        self._silences = silences.Silences()
         self._faulty: set[uuid.UUID] = set()
 
     def run(self) -> None:
@@ -55,11 +57,20 @@ class Tailer(threading.Thread):
             for topic, mark in topics.items():
                 if isinstance(topic, RunTopic) and (news is None or topic.run_id in news.runs | self._faulty):
                     self._publish(topic, mark)
+            self._tell_silences(topics)
             slugs = {topic.slug for topic in topics if isinstance(topic, TeamTopic)}
             for slug, names in self._teams.stale(slugs, news):
                 topic = TeamTopic(slug)
                 self._hub.publish(topic, [frames.stale(str(topic), names)])
-            news = watch.wait(self._teams.next_look())
+            news = watch.wait(min(self._teams.next_look(), silences.EVERY_S))
+
+    def _tell_silences(self, topics: Iterable[RunTopic | TeamTopic]) -> None:
+        told = self._silences.news()
+        for topic in topics:
+            if isinstance(topic, RunTopic) and topic.run_id in told:
+                self._hub.publish(topic, fragment_frames(topic, [Kind.RUN_STARTED]))
+            elif isinstance(topic, TeamTopic) and topic.slug in told.values():
+                self._hub.publish(topic, [frames.stale(str(topic), watermarks.EVERYTHING)])
 
     def _publish(self, topic: RunTopic, mark: int) -> None:
         """One run whose events cannot be shown keeps no other's page from its news; it is tried again with the next."""
@@ -99,7 +110,7 @@ def piece_after(topic: RunTopic, mark: int) -> Piece | None:
 def fragment_frames(topic: RunTopic, kinds: Iterable[str]) -> list[frames.Frame]:
     """Every fragment that events of these kinds made stale; of those only the page can ask for, that they are."""
     names = fragments.stale_after(kinds)
-    run = Run.objects.select_related("workflow", "team", "owner").filter(pk=topic.run_id).first()
+    run = Run.objects.select_related("workflow", "team", "owner", "lease_worker").filter(pk=topic.run_id).first()
     if run is None or not names:
         return []
     rendered = fragments.render_all(names, run)
