@@ -23,7 +23,7 @@ def prepare(workflow: Workflow, sent: Path) -> Iterator[None]:
         yield
 
 
-def load(_workflow: Workflow, _document: WorkflowDocument, _by: User) -> None:
+def load(_workflow: Workflow, _document: WorkflowDocument, _by: User, _prepared: object) -> None:
     """No row of the platform's database says anything of it."""
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from pydantic import JsonValue
 
 from apps.accounts.models import User
 from apps.webhooks import actions
 from apps.webhooks.models import Trigger
-from apps.workflows import documents
+from apps.workflows import bundle, documents
+from apps.workflows.documents import Raw
 from apps.workflows.errors import DocumentNotValid
 from apps.workflows.models import Workflow
 from engine.document import WorkflowDocument
@@ -18,12 +21,14 @@ from engine.document import WorkflowDocument
 SECTION = "triggers"
 
 
-def prepare(_workflow: Workflow, _sent: Path) -> AbstractContextManager[None]:
-    """Nothing: triggers are rows."""
-    return nullcontext()
+@contextmanager
+def prepare(workflow: Workflow, sent: Path) -> Iterator[bool]:
+    """Whether what triggers say that are there, and not in the document any more, still fits it."""
+    document = sent / bundle.DOCUMENT
+    yield not document.exists() or _fits(workflow, documents.read(document.read_bytes()))
 
 
-def load(workflow: Workflow, document: WorkflowDocument, by: User) -> None:
+def load(workflow: Workflow, document: WorkflowDocument, by: User, fits: object) -> None:
     """Register what the document has; a trigger that it no longer has is switched off and keeps its address.
 
     What such a one says may no longer fit the new document (its group is gone); then only its kind and name stay, so
@@ -36,14 +41,19 @@ def load(workflow: Workflow, document: WorkflowDocument, by: User) -> None:
     left = Trigger.objects.filter(workflow=workflow).exclude(name__in=named)
     for trigger_left in left.filter(enabled=True):
         actions.set_enabled(trigger_left, enabled=False, by=by)
-    if left and not _holds(workflow):
+    if not fits:
         for trigger_left in left:
             actions.empty(trigger_left, by=by)
 
 
-def _holds(workflow: Workflow) -> bool:
+def _fits(workflow: Workflow, raw: Raw) -> bool:
+    new = cast(list[dict[str, JsonValue]], raw.get("triggers") or [])
+    left = Trigger.objects.filter(workflow=workflow).exclude(name__in=[one["name"] for one in new])
+    if not left:
+        return True
+    both: list[JsonValue] = [*new, *({**one.definition, "enabled": False} for one in left)]
     try:
-        documents.check(documents.with_sections(workflow), workflow.team)
+        documents.check(raw | {"triggers": both}, workflow.team)
     except DocumentNotValid:
         return False
     return True

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,10 +112,10 @@ def _change(workflow: Workflow, arrival: _Arrival, swap: tree.Swap, target: Work
     report = arrival.report
     try:
         before = _files_of(target)
-        with portable.prepared(workflow, arrival.staging):
+        with portable.prepared(workflow, arrival.staging) as prepared:
             swap.apply(report)
             report.tell_files(before, _files_of(target))
-            report.revision = _write_rows(workflow, arrival, swap)
+            report.revision = _write_rows(workflow, arrival, swap, prepared)
     except BaseException as wrong:
         if not report.revision:
             swap.undo()
@@ -136,13 +136,13 @@ def _is_taken(workflow: Workflow) -> bool:
 
 
 @transaction.atomic
-def _write_rows(workflow: Workflow, arrival: _Arrival, swap: tree.Swap) -> int:
+def _write_rows(workflow: Workflow, arrival: _Arrival, swap: tree.Swap, prepared: Mapping[str, object]) -> int:
     """Rows, and nothing else: whoever writes to the platform's database waits for this."""
     by, report = arrival.by, arrival.report
     before = Workflow.objects.filter(pk=workflow.pk).values_list("revision", flat=True).first()
     saving.write_document(workflow, arrival.raw, arrival.document, by)
     for section in portable.sections():
-        section.load(workflow, arrival.document, by)
+        section.load(workflow, arrival.document, by, prepared[section.SECTION])
     audit.record(
         unfinished.IMPORTED,
         workflow,

@@ -2,17 +2,17 @@
 
 It holds `SECTION` (the document's key, or the folder) and three functions. `prepare(workflow, sent)` does what takes
 time or is another store's business with the files in the folder `sent`, before the platform's transaction and outside
-of it: it holds when its block ends, and is taken back when the block raises. `load(workflow, document, by)` writes its
-rows inside that transaction, of a document that was checked whole; `dump(workflow)` gives its part of an export, or
-None when it has none. No secret leaves by it.
+of it: it holds when its block ends, and is taken back when the block raises. `load(workflow, document, by, prepared)`
+writes its rows inside that transaction, of a document that was checked whole, with what the block gave;
+`dump(workflow)` gives its part of an export, or None when it has none. No secret leaves by it.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Section(Protocol):
     SECTION: str
 
-    def prepare(self, workflow: Workflow, sent: Path, /) -> AbstractContextManager[None]: ...
+    def prepare(self, workflow: Workflow, sent: Path, /) -> AbstractContextManager[object]: ...
 
-    def load(self, workflow: Workflow, document: WorkflowDocument, by: User, /) -> None: ...
+    def load(self, workflow: Workflow, document: WorkflowDocument, by: User, prepared: object, /) -> None: ...
 
     def dump(self, workflow: Workflow, /) -> JsonValue: ...
 
@@ -43,12 +43,11 @@ def sections() -> tuple[Section, ...]:
     return tuple(_found())
 
 
-def prepared(workflow: Workflow, sent: Path) -> ExitStack:
-    """What every section prepares, in one block."""
+@contextmanager
+def prepared(workflow: Workflow, sent: Path) -> Iterator[Mapping[str, object]]:
+    """What every section prepares, by its name, in one block."""
     with ExitStack() as stack:
-        for section in sections():
-            stack.enter_context(section.prepare(workflow, sent))
-        return stack.pop_all()
+        yield {section.SECTION: stack.enter_context(section.prepare(workflow, sent)) for section in sections()}
 
 
 def _found() -> Iterator[Section]:

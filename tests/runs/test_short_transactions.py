@@ -113,6 +113,9 @@ def test_what_is_listened_for_is_heard(whole: Workflow, monkeypatch: pytest.Monk
 def test_imports_and_exports(cast: Cast, whole: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
     with nothing_but_rows(monkeypatch):
         factories.make_workflow(cast.team, cast.owner, factories.document("another", **RAW), FILES)
+        triggers = [{"kind": "github", "name": "hook", "events": ["push"]}]
+        for listed in (triggers, []):
+            factories.make_workflow(cast.team, cast.owner, factories.document("whole", **RAW, triggers=listed), FILES)
         more = {**FILES, "db/migrations/m0002.sql": "DROP TABLE a;", "learnings/_global/a.md": "a"}
         factories.make_workflow(cast.team, cast.owner, factories.document("whole", title="New", **RAW), more)
         wrong = {**more, "db/migrations/m0003.sql": "nonsense;"}

@@ -180,7 +180,7 @@ def test_a_slug_that_another_import_took_meanwhile_is_said_to_be_taken(monkeypat
 
 def test_another_refusal_of_the_database_is_not_said_to_be_another_import(monkeypatch):
     class Section(BrokenSection):
-        def load(self, workflow, document, by):
+        def load(self, workflow, document, by, prepared):
             Variable.objects.create(workflow=workflow, name="A", value=None)
 
     cast = make_team()
@@ -230,7 +230,7 @@ class BrokenSection:
     def prepare(self, workflow, sent, /):
         return contextlib.nullcontext()
 
-    def load(self, workflow, document, by, /):
+    def load(self, workflow, document, by, prepared, /):
         raise ImportRefused("the part broke. Nothing was imported.")
 
     def dump(self, workflow, /):
