@@ -8,15 +8,17 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing as closing_
 from contextlib import contextmanager, suppress
 
 import pytest
 from django.db import connections
+from django.utils import timezone
 
 from apps.tools import closing, journal, ledger, receipts
 from apps.tools.endpoint import ToolEndpoint
-from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall
-from apps.tools.workflow_db import writing
+from apps.tools.models import OwnershipDiagnostic, Receipt, ToolCall, ToolSession
+from apps.tools.workflow_db import database, writing
 from apps.workflows.places import places_of
 from engine.ids import uuid7
 from tests.tools import world
@@ -243,3 +245,22 @@ def test_after_a_session_has_ended_no_new_intent_of_it_can_appear(step):
     world.end(step.session)
     assert receipts.intend(work) is False
     assert not Receipt.objects.exists()
+
+
+def test_a_database_that_is_locked_keeps_no_other_workflows_ledger_from_its_seal(monkeypatch):
+    monkeypatch.setattr(database, "BUSY_S", 0.2)
+    made = [world.open_step(world.open_run(world.make_workflow(slug=f"flow-{number}"))) for number in range(3)]
+    sealed = ToolSession.objects.filter(sealed=True)
+    for step in made:
+        own, now = step.session, timezone.now()
+        facts = {"session": own, "workflow_id": own.workflow_id, "attempt_id": own.attempt_id}
+        Receipt.objects.create(id=uuid7(), tool="mutate_workflow_db", state="intent", made_at=now, **facts)
+    ToolSession.objects.update(state="ended", ended_at=timezone.now())
+    path = places_of(made[0].session.workflow).database
+    with closing_(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # as for as long as a migration takes
+        closing.finish_ended()
+        assert [sealed.filter(pk=one.session.pk).exists() for one in made] == [False, True, True]
+        other.execute("ROLLBACK")
+    closing.finish_ended()
+    assert not ToolSession.objects.filter(sealed=False).exists()
