@@ -18,7 +18,7 @@ from apps.runs import tasks
 from apps.runs.models import Run
 from apps.tools import workflow_db
 from apps.webhooks import actions as hooks
-from apps.webhooks.models import Trigger
+from apps.webhooks.models import Delivery, Trigger
 from apps.workflows import actions, documents, exporting, places, saving
 from apps.workflows.errors import SavedMeanwhile
 from apps.workflows.models import Workflow
@@ -26,6 +26,7 @@ from engine import document
 from tests import factories
 from tests.factories import Cast
 from tests.runs.starts import fresh, start
+from tests.webhooks.senders import make_hook
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.databases, pytest.mark.sandbox]
 
@@ -158,6 +159,15 @@ def test_runs_from_their_start_to_a_rerun(cast: Cast, whole: Workflow, monkeypat
         tasks.advance_run(str(again.pk))
         runs.cancel_run(start(whole), by="somebody")
     assert fresh(again).status == "failed"
+
+
+def test_deliveries(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = make_hook(cast)
+    with nothing_but_rows(monkeypatch):
+        answers = [sender.post(delivery=name).status_code for name in ("one", "one", "two")]
+        hooks.redeliver(Delivery.objects.filter(status=202).earliest("received_at"), by=cast.owner)
+    assert answers == [202, 200, 202]
+    assert Run.objects.count() == 3
 
 
 def test_a_save_is_checked_anew_when_another_came_between(
