@@ -22,5 +22,6 @@ LOST_MESSAGE_S = 4.0  # a queued run whose message nobody holds any more
 LOST_IN_CROWD_S = 300.0  # the same, while other messages wait
 STUCK_CLUSTER_S = 8.0  # a cluster with free workers takes a message at once; one that does not is wedged (Q15)
 START_CLUSTER_S = 15.0  # what a cluster may take to start on a busy machine
+IDLE_ORPHAN = timedelta(minutes=1)  # a cluster that is to end and holds no run has by then written all it had to
 CUT_S = 10.0  # from the end of the drain to the end of the trees and their records
 MAX_AGE = timedelta(hours=24)  # an older run is reported once; nothing ends it but its own limits and people

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from datetime import timedelta
 
 import pytest
@@ -10,10 +12,12 @@ from django.utils import timezone
 from apps.runs import reading, silence, whereabouts
 from apps.runs.models import Run, Worker
 from apps.runs.supervisor import rows
+from apps.runs.supervisor.main import Supervisor
 from apps.runs.timing import SILENT_S
 from apps.tools import diagnostics
 from apps.tools.models import OwnershipDiagnostic
 from apps.workflows.models import Workflow
+from engine.sandbox import processes
 from tests.runs.starts import fresh, kinds, running, start
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases]
@@ -79,6 +83,28 @@ def test_a_cluster_that_outlives_its_supervisor_is_heard_of_by_who_adopted_it(wo
     assert silence.words(fresh(run))
     assert [row.pk for row in rows.adopt_orphans()] == [gone.pk]
     assert not silence.words(fresh(run))
+
+
+def test_a_cluster_without_a_supervisor_that_does_not_end_is_ended_once_it_holds_no_run(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whereabouts, "_worker_id", None)
+    gone = rows.register("worker", slots=1)
+    with subprocess.Popen(["sleep", "600"]) as cluster:
+        rows.mark(gone.pk, pid_started="1@another", cluster_pid=cluster.pid)
+        rows.mark(gone.pk, cluster_started=processes.started(cluster.pid))
+        run, _ = running(workflow)
+        Run.objects.filter(pk=run.pk).update(lease_worker=gone)
+        supervisor = Supervisor(refusal="No sandbox here.")
+        for stopping_for, ends in ((0, False), (61, False)):
+            rows.mark(gone.pk, stopping_at=timezone.now() - timedelta(seconds=stopping_for))
+            supervisor._adopt()
+            assert (cluster.poll() is not None) is ends
+        Run.objects.filter(pk=run.pk).update(status="succeeded")
+        supervisor._adopt()
+        assert cluster.wait(10) == -signal.SIGKILL
+        supervisor._adopt()
+        assert Worker.objects.get(pk=gone.pk).stopped_at
 
 
 def test_one_leader_leads_until_it_falls_silent() -> None:

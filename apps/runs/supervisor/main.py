@@ -20,7 +20,7 @@ from apps.runs.models import Run
 from apps.runs.supervisor import rows, sweeper
 from apps.runs.supervisor.cluster import Cluster
 from apps.runs.supervisor.reaper import Reaper
-from apps.runs.timing import CUT_S, HEARTBEAT_S, LONGEST_ROUND_S, START_CLUSTER_S, STUCK_CLUSTER_S, SWEEP_S
+from apps.runs.timing import CUT_S, HEARTBEAT_S, IDLE_ORPHAN, LONGEST_ROUND_S, START_CLUSTER_S, STUCK_CLUSTER_S, SWEEP_S
 from apps.tools import closing
 from apps.workflows import unfinished
 from engine.sandbox import host, processes
@@ -53,7 +53,7 @@ class Supervisor:
             _Duty(SWEEP_S, lambda: self.reaper.look(leading=self._leading)),
             _Duty(SWEEP_S, self._sweep),
             _Duty(1.0, self._watch_cluster),
-            _Duty(5.0, rows.adopt_orphans),
+            _Duty(5.0, self._adopt),
             _Duty(5.0, self._seal),
             _Duty(10.0, self._mend_imports),
             _Duty(60.0, self._tidy),
@@ -133,6 +133,16 @@ class Supervisor:
     def _sweep(self) -> None:
         if self._leading:
             sweeper.sweep()
+
+    def _adopt(self) -> None:
+        """Clusters without a supervisor end after the running step by themselves; one that does not is ended."""
+        for orphan in rows.adopt_orphans():
+            told = orphan.stopping_at
+            if told is None or timezone.now() - told < IDLE_ORPHAN or orphan.cluster_pid is None:
+                continue
+            if not Run.objects.running().filter(lease_worker=orphan).exists():
+                logger.error("A cluster without a supervisor holds no run and does not end; it is ended.")
+                processes.kill_tree(orphan.cluster_pid, orphan.cluster_started)
 
     def _seal(self) -> None:
         """Ledgers of sessions whose end nobody lived to finish."""
