@@ -20,10 +20,10 @@ VERDICTS = (
     ("", "All"),
     ("accepted", "Accepted"),
     ("refused", "Refused"),
-    ("duplicate", "Duplicates"),
+    ("duplicate", "With duplicates"),
     ("ignored", "Ignored"),
 )
-_GOOD = {"accepted": "succeeded", "duplicate": "neutral", "ignored": "neutral", "pong": "neutral"}
+_GOOD = {"accepted": "succeeded", "ignored": "neutral", "pong": "neutral"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Wanted:
     def address(self, **other: str) -> str:
         said = {"verdict": self.verdict, "workflow": self.workflow, **other}
         return "?" + urlencode({name: value for name, value in said.items() if value})
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.verdict or self.workflow)
 
     @property
     def pills(self) -> list[Pill]:
@@ -82,10 +86,8 @@ def rows(user: User, wanted: Wanted) -> Rows:
 
 def _having(found: DeliveryQuerySet, wanted: Wanted) -> DeliveryQuerySet:
     if wanted.verdict == "refused":
-        found = found.filter(status__gte=400)
-    elif wanted.verdict:
-        found = found.filter(verdict=wanted.verdict)
-    return found.filter(workflow__slug=wanted.workflow) if wanted.workflow else found
+        return found.filter(status__gte=400).having(workflow=wanted.workflow)
+    return found.having(workflow=wanted.workflow, verdict=wanted.verdict)
 
 
 def _older(found: DeliveryQuerySet, wanted: Wanted) -> DeliveryQuerySet:

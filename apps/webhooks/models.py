@@ -71,8 +71,13 @@ class DeliveryQuerySet(models.QuerySet["Delivery"]):
         return self.select_related("trigger", "workflow").defer("body")
 
     def having(self, *, workflow: str = "", verdict: str = "") -> DeliveryQuerySet:
-        """Only those of a workflow's slug and of a verdict, where they are given."""
+        """Only those of a workflow's slug and of a verdict, where they are given.
+
+        A duplicate has no row of its own: "duplicate" finds those that duplicates were answered from.
+        """
         rows = self.filter(workflow__slug=workflow) if workflow else self
+        if verdict == "duplicate":
+            return rows.filter(copies__gt=0)
         return rows.filter(verdict=verdict) if verdict else rows
 
     def newest_first(self) -> DeliveryQuerySet:
@@ -98,9 +103,7 @@ class Delivery(models.Model):
     )
     claimed_id = models.CharField(max_length=200, blank=True, help_text="The delivery id as the sender gave it.")
     event = models.CharField(max_length=120, blank=True)
-    verdict = models.CharField(
-        max_length=32, help_text="accepted, duplicate, ignored, pong or the code of the refusal."
-    )
+    verdict = models.CharField(max_length=32, help_text="accepted, ignored, pong or the code of the refusal.")
     status = models.PositiveIntegerField(help_text="The HTTP status that was answered.")
     reason = models.TextField(blank=True)
     verification = models.CharField(max_length=64, blank=True)

@@ -53,7 +53,7 @@ class Migration(migrations.Migration):
                 ('external_id', models.CharField(help_text="Set only on the delivery that made a run: the sender's id.", max_length=200, null=True)),
                 ('claimed_id', models.CharField(blank=True, help_text='The delivery id as the sender gave it.', max_length=200)),
                 ('event', models.CharField(blank=True, max_length=120)),
-                ('verdict', models.CharField(help_text='accepted, duplicate, ignored, pong or the code of the refusal.', max_length=32)),
+                ('verdict', models.CharField(help_text='accepted, ignored, pong or the code of the refusal.', max_length=32)),
                 ('status', models.PositiveIntegerField(help_text='The HTTP status that was answered.')),
                 ('reason', models.TextField(blank=True)),
                 ('verification', models.CharField(blank=True, max_length=64)),
