@@ -39,6 +39,7 @@
 
   // What the reader opened or follows stays as it is when a fragment is replaced by its fresh self.
   if (window.Idiomorph) {
+    Idiomorph.defaults.callbacks.beforeNodeMorphed = (node) => !(node.matches && node.matches("[data-kept]"));
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) =>
       !(name === "open" && node.tagName === "DETAILS") && !(name === "aria-current" && "step" in node.dataset);
   }
@@ -93,6 +94,12 @@
     tick();
   };
   document.body.addEventListener("htmx:afterSettle", refresh);
+
+  // What was fetched into an opened part of a fragment stays while the fragment is replaced, and is fetched anew after it.
+  document.body.addEventListener("htmx:afterSettle", (event) => {
+    if (!event.detail.elt.matches("[data-fragment]")) return;
+    event.detail.elt.querySelectorAll("details[open] > * > [data-kept]").forEach((part) => htmx.trigger(part, "again"));
+  });
   document.body.addEventListener("pulse:fragment", refresh);
   setInterval(tick, 1000);
   document.querySelectorAll(".tabs [aria-current]").forEach((tab) => {
