@@ -18,6 +18,7 @@ CALLS_SHOWN = 100
 REJECTIONS_SHOWN = 50
 ATTEMPTS_OFFERED = 20
 SHOWN_APART = frozenset({"fingerprint", "inputs_digest", "code_digest", "plan_revision", "version"})
+DIGESTS = frozenset({"fingerprint", "inputs_digest", "code_digest"})
 NOTHING = "none"
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -116,7 +117,9 @@ def others(run: Run, attempt: Attempt) -> list[Attempt]:
 
 
 def difference(attempt: Attempt, other: Attempt) -> list[contract.Change]:
-    return contract.diff(other.contract or {}, attempt.contract or {})
+    """What differs in the parts of the two contracts. The digests beside them are compared apart."""
+    changes = contract.diff(other.contract or {}, attempt.contract or {})
+    return [change for change in changes if change.path not in DIGESTS]
 
 
 def _fact(name: str, value: Any) -> Fact:
