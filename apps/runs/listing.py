@@ -37,7 +37,9 @@ class RunRow:
 
     @property
     def seconds(self) -> float | None:
-        """As long as it is known to have run."""
+        """As long as it is known to have run; None, too, of one that stands still until a person decides."""
+        if self.run.status == Run.Status.NEEDS_ATTENTION:
+            return None
         run, end = self.run, self.run.finished_at or silence.since(self.run, self.at) or self.at
         return (end - run.started_at).total_seconds() if run.started_at else None
 

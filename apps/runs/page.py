@@ -15,6 +15,14 @@ from apps.workflows import graph_svg
 
 SCALE = 1000  # the width of a run in the units of its bars
 THINNEST = 3.0
+MOST_TICKS = 5
+SCALES = (
+    (0.001, "ms", (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+    (1, "s", (1, 2, 5, 10, 15, 30)),
+    (60, "min", (1, 2, 5, 10, 15, 30)),
+    (3600, "h", (1, 2, 3, 6, 12)),
+    (86400, "d", (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+)
 OPEN_FIRST = (StepRun.Status.FAILED, StepRun.Status.NEEDS_ATTENTION, StepRun.Status.RUNNING, StepRun.Status.WAITING)
 
 
@@ -74,6 +82,11 @@ class StepLine:
         return told or self.step.reason
 
     @property
+    def cause_has_lines(self) -> bool:
+        """Whether its lines stand below each other for a reason, as those of a traceback do."""
+        return "\n" in self.cause.strip()
+
+    @property
     def advice(self) -> advice.Advice:
         return advice.of(self.outcome, self.latest.attempt.reason if self.latest else "")
 
@@ -84,10 +97,19 @@ class StepLine:
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on the scale of time."""
+    """A mark on the scale of time, at a round number of one unit."""
 
     x: float
-    seconds: float
+    text: str
+
+    @property
+    def percent(self) -> float:
+        return round(100 * self.x / SCALE, 2)
+
+    @property
+    def anchor(self) -> str:
+        """Where its text lies by it, so that none leaves the scale."""
+        return "start" if self.x == 0 else "end" if self.x > 0.92 * SCALE else "middle"
 
 
 class RunPage:
@@ -98,8 +120,15 @@ class RunPage:
         self.at = at or timezone.now()
         self.unheard_since = silence.since(run, self.at)
         self.unheard = silence.words(run, self.at)
-        self.end = run.finished_at or self.unheard_since or self.at
-        self.span = max((self.end - run.queued_at).total_seconds(), 0.001)
+
+    @cached_property
+    def end(self) -> datetime:
+        """How far its time is known to go."""
+        return self.run.finished_at or self.unheard_since or self._stopped_at or self.at
+
+    @cached_property
+    def span(self) -> float:
+        return max((self.end - self.run.queued_at).total_seconds(), 0.001)
 
     @property
     def finished(self) -> bool:
@@ -112,7 +141,7 @@ class RunPage:
     @property
     def counts_on(self) -> bool:
         """Whether it runs now, as far as anyone knows: its times go on."""
-        return not self.finished and self.unheard_since is None
+        return not self.finished and self.unheard_since is None and self.run.status != Run.Status.NEEDS_ATTENTION
 
     @property
     def frees(self) -> str:
@@ -131,7 +160,7 @@ class RunPage:
     @cached_property
     def lines(self) -> tuple[StepLine, ...]:
         found = []
-        for step in self.run.steps.prefetch_related("attempts"):
+        for step in self._steps:
             step.title = self.texts.title(step)  # as it is read, never saved
             found.append(StepLine(step, tuple(self._line(attempt) for attempt in step.attempts.all())))
         return tuple(found)
@@ -192,7 +221,11 @@ class RunPage:
 
     @cached_property
     def ticks(self) -> tuple[Tick, ...]:
-        return tuple(Tick(SCALE * part / 4, self.span * part / 4) for part in range(5))
+        size, by, unit = _scale(self.span)
+        step = size * by
+        return tuple(
+            Tick(SCALE * at * step / self.span, f"{at * by} {unit}") for at in range(int(self.span / step) + 1)
+        )
 
     def line(self, step_id: str) -> StepLine | None:
         return next((line for line in self.lines if line.step.step_id == step_id), None)
@@ -207,6 +240,19 @@ class RunPage:
                     return line
         ran = [line for line in self.lines if line.attempts]
         return ran[-1] if ran else next(iter(self.lines), None)
+
+    @cached_property
+    def _steps(self) -> list[StepRun]:
+        return list(self.run.steps.prefetch_related("attempts"))
+
+    @property
+    def _stopped_at(self) -> datetime | None:
+        """When the last attempt of a run ended that does nothing until a person decides."""
+        if self.run.status != Run.Status.NEEDS_ATTENTION:
+            return None
+        ends = [attempt.finished_at for step in self._steps for attempt in step.attempts.all()]
+        known = [end for end in ends if end]
+        return max(known) if known and len(known) == len(ends) else None
 
     def _line(self, attempt: Attempt) -> AttemptLine:
         started = attempt.started_at
@@ -225,3 +271,9 @@ class RunPage:
         width = max(SCALE * (end - start).total_seconds() / self.span, THINNEST)
         x = min(max(x, 0.0), SCALE - THINNEST)
         return Bar(round(x, 2), round(min(width, SCALE - x), 2))
+
+
+def _scale(span: float) -> tuple[float, int, str]:
+    """The finest round step of a scale of so many seconds: seconds a unit, units a step, the unit's sign."""
+    steps = [(size, by, unit) for size, unit, sizes in SCALES for by in sizes]
+    return next((step for step in steps if span / (step[0] * step[1]) < MOST_TICKS), steps[-1])
