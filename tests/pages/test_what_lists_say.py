@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from django.test import Client
 
 from apps.accounts.models import User
 from apps.tools.models import ToolSession
 from apps.webhooks.models import Delivery
+from tests import factories
 from tests.browser.demo import Demo
 
 AsUser = Callable[[User], Client]
@@ -33,3 +35,22 @@ def test_a_session_says_whose_it_is(demo: Demo, as_user: AsUser) -> None:
         assert said in facts, said
     assert "<dt>Opened</dt>" in facts
     assert "<dt>Ended</dt>" in facts
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/workflows/", "/runs/", "/runs/?status=failed", "/deliveries/", "/sessions/"]
+)
+def test_who_is_in_no_team_is_told_so_and_nothing_of_what_there_is(demo: Demo, as_user: AsUser, address: str) -> None:
+    for staff, way in ((True, "/admin/accounts/membership/add/"), (False, "Ask an owner")):
+        text = as_user(factories.make_user(staff=staff)).get(address).text
+        assert "You are in no team" in text
+        assert way in text
+        for said in (
+            "Nothing has run",
+            "Nothing is running",
+            "No tool call",
+            "None in the last day",
+            "No runs",
+            "No run fits",
+        ):
+            assert said not in text, said

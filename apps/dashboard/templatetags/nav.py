@@ -50,6 +50,12 @@ def team_topics(context: Context) -> str:
     return " ".join(f"team:{slug}" for slug in slugs)
 
 
+@register.simple_tag(takes_context=True)
+def in_no_team(context: Context) -> bool:
+    """Whether an empty list says nothing of what there is: its reader sees the things of no team."""
+    return not access.teams_of(context["request"].user).exists()
+
+
 @register.simple_tag
 def sends_mail() -> bool:
     """Whether a mail can be sent: without, nothing is offered that ends in one."""
