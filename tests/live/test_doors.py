@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from autobahn.exception import Disconnected
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -131,6 +132,20 @@ async def test_who_leaves_the_team_gets_nothing_more_of_it(cast: Cast, run: Run,
 
 
 @pytest.mark.usefixtures("quick")
+async def test_a_page_that_leaves_while_it_is_told_something_is_no_fault(
+    cast: Cast, open_page: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = await open_page(cast.viewer)
+
+    async def gone(*_: Any, **__: Any) -> None:
+        raise Disconnected("Attempt to send on a closed protocol")
+
+    monkeypatch.setattr(consumer.LiveConsumer, "send", gone)
+    await page.subscribe(f"team:{cast.team.slug}")
+    assert await page.until_silent(0.5) == []
+    assert caplog.text == ""
+
+
 async def test_a_page_that_stays_is_pinged(cast: Cast, open_page: Any) -> None:
     page = await open_page(cast.viewer)
     assert [(await page.next(pings=True))["type"] for _ in range(3)] == ["ping"] * 3

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from autobahn.exception import Disconnected
 from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError, InterfaceError
@@ -240,6 +241,8 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """Closes the socket when its work fails: a page takes a new one, but never sits before a dead one."""
         try:
             await work
+        except Disconnected:  # of daphne's: the page left while something was on its way to it
+            self._closing = True
         except (DatabaseError, InterfaceError):
             logger.warning("A page's socket lost the database and is closed.", exc_info=True)
             await self.close(TRY_AGAIN)
