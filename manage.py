@@ -19,10 +19,13 @@ def main() -> None:
 
     from config import before
 
+    command = "" if {"-h", "--help"} & set(sys.argv) else "".join(sys.argv[1:2])
     try:
-        if sys.argv[1:2] == ["up"] and not {"-h", "--help"} & set(sys.argv):
+        if command == "up":
             before.check(ROOT)
-        if sys.argv[1:2] == ["run_workflow"]:
+        if command in before.ON_DATA and os.environ["DJANGO_SETTINGS_MODULE"] == "config.settings":
+            before.check_there(ROOT)
+        if command == "run_workflow":
             before.take_port(ROOT)
         execute_from_command_line(sys.argv)
     except (ImproperlyConfigured, before.UpRefused) as wrong:

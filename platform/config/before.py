@@ -16,6 +16,11 @@ from engine.sandbox import host
 PORT = 8000
 HOST = "127.0.0.1"
 LOCK = "up.lock"
+DATABASE = Path("database", "pulse.sqlite3")
+ON_DATA = {
+    *("demo", "run_workflow", "import_workflow", "export_workflow", "create_token", "verify_ledger"),
+    *("rotate_keys", "changepassword", "createsuperuser"),
+}
 
 
 class UpRefused(Exception):
@@ -37,6 +42,16 @@ def check(release: Path) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise in_use(lock.parent, file.read()) from None
+
+
+def check_there(release: Path) -> None:
+    """Raises UpRefused when there is no product in the data folder that these commands would work on."""
+    folder = data_folder(release)
+    if not env.text("DATABASE_URL") and not (folder / DATABASE).exists():
+        raise UpRefused(
+            f"There is no product's data in {folder}. Nothing was done. Name the folder that it has in PULSE_DATA, or"
+            " make it there: `make up`, or `manage.py migrate` for a product of your own set-up."
+        )
 
 
 def check_port(where: str, port: int) -> None:

@@ -15,14 +15,17 @@ def text(name: str, default: str = "") -> str:
     return os.environ.get(name, "").strip() or default
 
 
-def number(name: str, default: int) -> int:
+def number(name: str, default: int, *, least: int = 1) -> int:
     raw = text(name)
     if not raw:
         return default
     try:
-        return int(raw)
+        given = int(raw)
     except ValueError:
         raise ImproperlyConfigured(f"{name} must be a whole number, not {raw!r}. Nothing was started.") from None
+    if given < least:
+        raise ImproperlyConfigured(f"{name} must be {least} or more, not {given}. Nothing was started.")
+    return given
 
 
 def flag(name: str) -> bool:

@@ -25,13 +25,18 @@ PULSE_BASE_URL = env.text("PULSE_BASE_URL", f"http://127.0.0.1:{PULSE_PORT}").rs
 PULSE_RUNTIME = env.text("PULSE_RUNTIME")
 PULSE_RUN_SLOTS = env.number("PULSE_RUN_SLOTS", max(4, 2 * (os.cpu_count() or 1)))
 PULSE_LIMITS = env.limits("PULSE_LIMITS")
-PULSE_DRAIN_S = env.number("PULSE_DRAIN_S", 20)
-PULSE_RUNNER_UID = env.number("PULSE_RUNNER_UID", 0)
+PULSE_DRAIN_S = env.number("PULSE_DRAIN_S", 20, least=0)
+PULSE_RUNNER_UID = env.number("PULSE_RUNNER_UID", 0, least=0)
 PULSE_PYTHON = env.text("PULSE_PYTHON")
 PULSE_BWRAP = env.text("PULSE_BWRAP")
 PULSE_HOOK_BODY_MAX = env.number("PULSE_HOOK_BODY_MAX", 1024 * 1024)
 
 _base = urlsplit(PULSE_BASE_URL)
+if _base.scheme not in {"http", "https"} or not _base.hostname:
+    raise ImproperlyConfigured(
+        f"PULSE_BASE_URL is {PULSE_BASE_URL}: it must begin with http:// or https:// and name a host, as in"
+        " https://pulse.example.org. Nothing was started."
+    )
 HTTPS = _base.scheme == "https"
 _loopback = _base.hostname in {"127.0.0.1", "localhost", "::1"}
 _origins = [PULSE_BASE_URL]
@@ -129,7 +134,7 @@ else:
     DATABASES = {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
-            "NAME": PULSE_DATA / "database" / "pulse.sqlite3",
+            "NAME": PULSE_DATA / before.DATABASE,
             "CONN_MAX_AGE": None,
             "OPTIONS": {
                 "transaction_mode": "IMMEDIATE",

@@ -53,6 +53,25 @@ def test_a_service_that_does_not_answer_is_named(
     assert "hidden-word" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["web", "worker", "create_token"])
+def test_a_folder_without_a_product_is_named_in_a_sentence(tmp_path: Path, command: str) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PULSE_", "DJANGO_"))}
+    arguments = ["--team", "demo", "--user", "admin", "--name", "ci"] if command == "create_token" else []
+    done = subprocess.run(
+        [sys.executable, "manage.py", command, *arguments],
+        cwd=ROOT,
+        env={**clean, "PULSE_DATA": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "PULSE_DATA" in done.stderr
+    assert "migrate" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "data").exists() is (command != "create_token")
+
+
 def worker(host: str) -> Worker:
     now = timezone.now()
     return Worker.objects.create(role="worker", host=host, pid=1, release="x", started_at=now, heartbeat_at=now)
