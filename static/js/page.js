@@ -3,19 +3,34 @@
 (() => {
   const root = document.documentElement;
 
-  // The theme switch: light and dark, remembered in this browser.
-  const dark = () =>
-    root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  // The theme: light, dark or as the system has it, remembered in this browser.
   const label = () =>
-    document.querySelectorAll("[data-theme-switch]").forEach((button) => {
-      button.setAttribute("aria-pressed", String(dark()));
+    document.querySelectorAll("[data-theme-set]").forEach((button) => {
+      button.setAttribute("aria-pressed", String(button.dataset.themeSet === (root.dataset.theme || "")));
     });
   document.addEventListener("click", (event) => {
-    if (!event.target.closest("[data-theme-switch]")) return;
-    root.dataset.theme = dark() ? "light" : "dark";
-    localStorage.setItem("pulse-theme", root.dataset.theme);
+    const button = event.target.closest("[data-theme-set]");
+    if (!button) return;
+    if (button.dataset.themeSet) root.dataset.theme = button.dataset.themeSet;
+    else delete root.dataset.theme;
+    localStorage.setItem("pulse-theme", button.dataset.themeSet);
     label();
   });
+
+  // Copies the code beside the button; where the browser lends no clipboard (plain http), selects it.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const code = button.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      button.textContent = "Selected: press Ctrl+C";
+    }
+  });
+  document.querySelectorAll("[data-copy]").forEach((button) => (button.hidden = false));
 
   // Menus close on Escape and on a press elsewhere.
   const menus = () => document.querySelectorAll("details.who[open]");

@@ -64,6 +64,13 @@ def test_the_menu_opens_and_closes_and_the_theme_is_remembered(served: Served, p
     expect(page.locator("header.side details.who")).not_to_have_attribute("open", "")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    tab_to(page, "Your account and settings")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Dark theme", pressed=True)).to_be_visible()
+    tab_to(page, "The system's theme", most=4)
+    page.keyboard.press("Enter")
+    page.reload()
+    expect(page.locator("html")).not_to_have_attribute("data-theme", "dark")
 
 
 def test_a_run_is_started_by_keyboard_alone(served: Served, page: Page) -> None:
@@ -85,3 +92,13 @@ def test_signing_in_needs_no_mouse(served: Served, browser: Browser) -> None:
     page.keyboard.press("Enter")
     page.wait_for_url("**/runs/")
     page.close()
+
+
+def test_the_address_of_a_trigger_is_copied(served: Served, page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{served.address}/t/payments/workflows/pr-review/triggers/")
+    address = page.locator("code.once").first.inner_text()
+    page.locator("[data-copy]").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == address
