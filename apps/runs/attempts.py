@@ -163,10 +163,7 @@ def _open(lease: Lease, work: Work, borrowed: Mapping[str, Attempt]) -> tuple[At
             host=whereabouts.host(),
             queued_at=now,
         )
-        ids = {"step_id": step.id, "attempt_id": str(row.pk)}
-        leases.record(
-            lease, News(Kind.STEP_STARTED, {"step_id": step.id}), News(Kind.ATTEMPT_STARTED, ids, {"number": number})
-        )
+        leases.record(lease, News(Kind.STEP_STARTED, {"step_id": step.id}))
         opened = tools.open_session(
             kind=ToolSession.Kind.STEP,
             name=f"step {step.id} of run {str(run.pk)[-8:]}",

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from apps import rows
 from apps.runs import leases
+from apps.runs.errors import LeaseLost
 from apps.runs.events import News
 from apps.runs.kinds import Kind
 from apps.runs.leases import Keeper, Lease
@@ -112,12 +113,18 @@ class Listening:
             "findings": [finding.record() for finding in contract.findings],
         }
         self._until_started.close()
-        with transaction.atomic():
-            stored = rows.update(Attempt, changes, _HELD, [rows.key(self.row.pk), self.lease.fence])
-        stop = None if stored else self._wish()
-        if not stored and stop is None:
-            raise LookupError("An attempt that may start has a row.")
-        return stop
+        ids = {"step_id": self.row.step_run.step_id, "attempt_id": str(self.row.pk)}
+        try:
+            with transaction.atomic():  # pages are told with the row: before it there is no contract to show
+                leases.record(self.lease, News(Kind.ATTEMPT_STARTED, ids, {"number": self.row.number}))
+                if not rows.update(Attempt, changes, _HELD, [rows.key(self.row.pk), self.lease.fence]):
+                    raise LeaseLost(f"Run {self.lease.run_id} was taken over or cancelled before its step could start.")
+        except LeaseLost:
+            stop = self._wish()
+            if stop is None:
+                raise
+            return stop
+        return None
 
     def log_grew(self, lines: int, size: int) -> None:
         if monotonic() - self._told < GREW_EVERY_S:
