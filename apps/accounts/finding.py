@@ -9,7 +9,8 @@ from apps.accounts.models import Team, User
 def team_of_slug(slug: str) -> Team:
     team = Team.objects.filter(slug=slug).first()
     if team is None:
-        known = ", ".join(Team.objects.order_by("slug").values_list("slug", flat=True)[:20]) or "none yet"
+        known = ", ".join(Team.objects.order_by("slug").values_list("slug", flat=True)[:20])
+        known = known or "none yet; an admin makes one at /admin/accounts/team/"
         raise NotFound(f"There is no team {slug!r}. Teams: {known}. Nothing was done.")
     return team
 
