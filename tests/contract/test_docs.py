@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand
 from django.urls import URLPattern, get_resolver
 
 from apps.tools import catalogue
+from config.api import api
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -50,6 +51,12 @@ def test_each_address_has_its_row() -> None:
     written = set(re.findall(r"^\| `(/[^`]*)` \|", (REFERENCE / "addresses.md").read_text(), re.MULTILINE))
     assert written - {"/ws/live", "/static/"} == prefixes()
     assert "ws/live" in (ROOT / "platform/config/asgi.py").read_text() + (ROOT / "apps/runs/live/urls.py").read_text()
+
+
+def test_each_route_of_the_api_has_its_row() -> None:
+    written = re.findall(r"^\| `([A-Z]+ /[^`]*)` \|", (REFERENCE / "api.md").read_text(), re.MULTILINE)
+    described = api.get_openapi_schema(path_prefix="")["paths"]
+    assert sorted(written) == sorted(f"{method.upper()} {path}" for path, ways in described.items() for method in ways)
 
 
 def test_each_command_has_its_heading() -> None:
