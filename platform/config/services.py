@@ -25,7 +25,15 @@ def check() -> None:
     """The database and Redis, as far as the settings name them."""
     _check_database()
     _check_redis()
-    _check_tables()
+
+
+def check_tables() -> None:
+    """That somebody has made them: `up` does it by itself."""
+    if Worker._meta.db_table not in connection.introspection.table_names():  # noqa: SLF001
+        raise UpRefused(
+            "The database has no tables of Pulse yet. Nothing was started. Run manage.py migrate first, or name the"
+            " data folder of the product in PULSE_DATA."
+        )
 
 
 def check_alone(*, look_s: float = LOOK_S) -> None:
@@ -55,14 +63,6 @@ def _check_database() -> None:
             f"The database {where} cannot be used ({_first_line(wrong)}). Nothing was started."
             f" {'Mend PULSE_DATA' if connection.vendor == 'sqlite' else 'Start it, or mend DATABASE_URL'}."
         ) from None
-
-
-def _check_tables() -> None:
-    if Worker._meta.db_table not in connection.introspection.table_names():  # noqa: SLF001
-        raise UpRefused(
-            "The database has no tables of Pulse yet. Nothing was started. Run manage.py migrate first, or name the"
-            " data folder of the product in PULSE_DATA."
-        )
 
 
 def _check_redis() -> None:

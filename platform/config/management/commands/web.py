@@ -21,4 +21,5 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         services.check()
+        services.check_tables()
         serve.serve(host=options["host"], port=options["port"], unix_socket=options["unix_socket"])

@@ -29,6 +29,7 @@ class Command(BaseCommand):
         if options["with_parent"]:
             cluster.die_with(os.getppid(), signal.SIGTERM)
         services.check()
+        services.check_tables()
         services.check_alone()
         refusal = fitness.refusal()
         if refusal:
