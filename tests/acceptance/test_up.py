@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.product import ROOT, Product
+from tests.services.servers import free_port
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.sandbox]
 
@@ -123,12 +124,13 @@ def test_a_setting_that_does_not_hold_is_a_sentence_and_changes_nothing() -> Non
     data = Path(tempfile.mkdtemp(prefix="pulse-product-")) / "data"
     for name, value, said in (
         ("PULSE_PORT", "http", "PULSE_PORT must be a whole number"),
+        ("PULSE_RUN_SLOTS", "-1", "PULSE_RUN_SLOTS must be 1 or more"),
         ("DATABASE_URL", "mysql://db/pulse", "DATABASE_URL must start with postgresql://"),
         ("DATABASE_URL", "postgresql://db:port/pulse", "DATABASE_URL"),
         ("DATABASE_URL", "postgresql://db", "DATABASE_URL names no database"),
         ("REDIS_URL", "localhost:6379", "REDIS_URL must start with redis://"),
     ):
-        refused = up(data, 0, **{"PULSE_PORT": "0", name: value})
+        refused = up(data, free_port(), **{name: value})
         assert refused.returncode == 1
         assert said in refused.stderr
         assert "Traceback" not in refused.stderr
