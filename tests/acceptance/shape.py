@@ -149,6 +149,15 @@ class World:
         client.http.close()
         assert (api or self.api)("DELETE", f"/sessions/{client.id}")[0] == 204
 
+    def let_leave(self, runs: Mapping[str, str]) -> None:
+        """Once each run, by the workflow it is of, has made all its calls: none ends while another still tries it."""
+        self.present(list(runs), sorted(set(runs.values())), "done")
+        for run, flow in runs.items():
+            client = self.open("chat", flow)
+            order = {"sql": "INSERT INTO go VALUES (?, '[]')", "params": [f"{run} leaves"]}
+            assert client.call("mutate_workflow_db", order), client.refused
+            self.end(client)
+
     def rows(self, flow: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """What is really in the database of a workflow."""
         with closing(sqlite3.connect(f"file:{self.databases[flow]}?mode=ro", uri=True, timeout=30)) as database:

@@ -217,6 +217,7 @@ def test_every_call_acts_for_its_own_authority_and_every_wrongful_one_is_refused
             shape.go()
             busy += [pool.submit(work, shape.chat, over, 3), pool.submit(work, shape.api, over, 4)]
             shape.trespass_over_http()
+            world.let_leave({run: shape.flow(run) for run in shape.runs})
             world.ended(shape.runs, 240)
         finally:
             over.set()
@@ -324,6 +325,7 @@ def test_of_twenty_copies_that_register_at_once_none_takes_the_calls_of_another(
         calling = [pool.submit(lambda one=one: [one.write() or one.read() for _ in range(10)]) for one in clients]
         for one in calling:
             one.result()
+    world.let_leave({run: flows[number % 2] for number, run in enumerate(runs)})
     world.ended(runs, 240)
 
     told = {run: world.told(run) for run in runs}

@@ -67,9 +67,9 @@ def try_as(token, session):
     return "served" if answer["success"] else answer["error"]["code"]
 
 
-def orders():
+def orders(of):
     while True:
-        answer = rightful("query_workflow_db", sql="SELECT tries FROM go WHERE run = ?", params=[RUN])
+        answer = rightful("query_workflow_db", sql="SELECT tries FROM go WHERE run = ?", params=[of])
         if answer is None:
             raise SystemExit(f"refused at the start: {told['refused']}")
         if answer["rows"]:
@@ -78,7 +78,7 @@ def orders():
 
 
 rightful("mutate_workflow_db", sql="INSERT INTO present VALUES (?, 'hammer', ?)", params=[RUN, TOKEN])
-tries = orders()
+tries = orders(RUN)
 rng = random.Random(RUN)
 moments = dict(zip(rng.sample(range(CALLS), len(tries)), tries, strict=True))
 for moment in range(CALLS):
@@ -86,4 +86,6 @@ for moment in range(CALLS):
     if moment in moments:
         kind, token, session = moments[moment]
         told["tries"][kind] = try_as(token or TOKEN, session)
+rightful("mutate_workflow_db", sql="INSERT INTO present VALUES (?, 'done', ?)", params=[RUN, TOKEN])
+orders(f"{RUN} leaves")  # no session ends while another run still tries it
 print("TOLD " + json.dumps(told))
