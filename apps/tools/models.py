@@ -16,7 +16,8 @@ from engine.ids import uuid7
 
 class ToolSessionQuerySet(models.QuerySet["ToolSession"]):
     def live(self) -> Self:
-        return self.filter(state=ToolSession.State.LIVE)
+        """Found by the index on what is not sealed yet: there are few of them among all that ever were."""
+        return self.filter(sealed=False, state=ToolSession.State.LIVE)
 
     def not_ended(self) -> Self:
         return self.filter(state__in=[state for state in ToolSession.State if state != ToolSession.State.ENDED])

@@ -18,6 +18,7 @@ from apps.accounts.models import User
 from apps.runs.forms import PILLS
 from apps.runs.supervisor import sweeper
 from apps.tools import closing
+from apps.tools.models import ToolSession
 from apps.webhooks.deliveries_page import VERDICTS
 from tests.browser.demo import Demo
 from tests.factories import make_token
@@ -77,6 +78,10 @@ def test_no_list_of_the_api_does(demo: Demo) -> None:
     client = Client(headers={"Authorization": f"Bearer {token}"})
     found = {place: list(slow(lambda place=place: client.get(f"/api/v1{place}"))) for place in API}
     assert {place: queries for place, queries in found.items() if queries} == {}
+
+
+def test_a_name_that_is_no_session_is_not_looked_for_among_all_there_ever_were(demo: Demo) -> None:
+    assert list(slow(lambda: list(ToolSession.objects.live().filter(name="no such name")[:2]))) == []
 
 
 @pytest.mark.parametrize("duty", [sweeper.sweep, sweeper.report_old, closing.finish_ended])
