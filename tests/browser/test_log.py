@@ -58,7 +58,7 @@ for number in range(1, 501):
 """
 BROOK = """
 import time
-for number in range(1, 201):
+for number in range(1, 501):
     print(f"drop {number}", flush=True)
     time.sleep(0.025)
 """
@@ -319,23 +319,23 @@ def test_a_line_that_is_dead_but_looks_open_is_noticed_and_nothing_is_lost(
     ended(product, run)
     page.clock.fast_forward(SILENCE_MS)  # the line that came next was dead as well
     expect(body).to_have_attribute("data-live", "live", timeout=40_000)
-    expect(page.locator("[data-seal-lines]")).to_have_text("200", timeout=15_000)
-    expect(last_line(page)).to_contain_text("drop 200")
+    expect(page.locator("[data-seal-lines]")).to_have_text("500", timeout=15_000)
+    expect(last_line(page)).to_contain_text("drop 500")
     got = page.evaluate(READ_ALL)
-    assert got["numbers"] == got["last"] == 200
+    assert got["numbers"] == got["last"] == 500
 
 
 def test_a_page_has_one_socket_however_often_its_parts_are_replaced(product: Product, context: BrowserContext) -> None:
     page, run = context.new_page(), start(product, "hostile")
     sockets: list[str] = []
     page.on("websocket", lambda socket: sockets.append(socket.url))
-    for at in range(8):
+    for at in range(20):
         page.goto(f"{product.url}/runs/{run}/?tab={('log', 'graph')[at % 2]}")
         expect(page.locator("body")).to_have_attribute("data-live", "live")
     for _ in range(200):
         page.evaluate("htmx.trigger('#run-steps', 'stale')")
     expect(page.locator("body")).to_have_attribute("data-live", "live")
-    assert len(sockets) == 8
+    assert len(sockets) == 20
 
 
 @pytest.mark.parametrize("width", [360, 590, 1440])
